@@ -1,0 +1,176 @@
+"""The chips as data: what a kernel, a budget and the command line need to know of each.
+
+Register and LDS figures: AMD's "CDNA3" and "RDNA3" instruction set documents; the occupancy rule built on them agrees
+with the compiler's own remark on the kernels of this project.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octave_gen.errors import OctaveError, did_you_mean, wrong_request
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of the kernels of a chip.
+
+    level: ``compiled`` (built, not executed), ``interpreted`` (executed and checked by an interpreter on a CPU), or
+    ``hardware`` (run on the chip); ``by`` and ``when`` (ISO date) say who ran them on hardware.
+    """
+
+    level: str
+    by: str | None = None
+    when: str | None = None
+
+
+@dataclass(frozen=True)
+class Arch:
+    """One supported chip.
+
+    Registers are counted per lane, LDS in bytes. ``lds_scope`` bytes are shared by the ``lds_simds`` SIMDs that one
+    workgroup can run on (a CU on CDNA, a WGP on RDNA). ``unified_registers``: AGPRs come out of the VGPR file.
+    """
+
+    name: str
+    family: str
+    product: str
+    wave_size: int
+    tiers: tuple[str, ...]
+    vgpr_file: int
+    vgpr_granule: int
+    max_vgprs: int
+    max_sgprs: int
+    unified_registers: bool
+    max_waves_per_simd: int
+    lds_scope: int
+    lds_simds: int
+    lds_granule: int
+    max_workgroup_lds: int
+    evidence: Evidence
+
+    def occupancy(self, vgprs: int, lds_bytes: int, threads: int) -> int:
+        """Waves per SIMD that fit. ``vgprs``: the code object's vgpr count (it contains the AGPRs)."""
+        granules = max(1, -(-vgprs // self.vgpr_granule))
+        waves = min(self.max_waves_per_simd, self.vgpr_file // (granules * self.vgpr_granule))
+        if lds_bytes:
+            workgroups = self.lds_scope // (-(-lds_bytes // self.lds_granule) * self.lds_granule)
+            waves_per_workgroup = -(-threads // self.wave_size)
+            waves = min(waves, workgroups * waves_per_workgroup // self.lds_simds)
+        return waves
+
+
+ARCHS: dict[str, Arch] = {
+    arch.name: arch
+    for arch in (
+        Arch(
+            name="gfx942",
+            family="CDNA3",
+            product="Instinct MI300",
+            wave_size=64,
+            tiers=("portable",),
+            vgpr_file=512,
+            vgpr_granule=8,
+            max_vgprs=512,
+            max_sgprs=102,
+            unified_registers=True,
+            max_waves_per_simd=8,
+            lds_scope=65536,
+            lds_simds=4,
+            lds_granule=512,
+            max_workgroup_lds=65536,
+            evidence=Evidence("compiled"),
+        ),
+        Arch(
+            name="gfx1100",
+            family="RDNA3",
+            product="Radeon RX 7900",
+            wave_size=32,
+            tiers=("portable",),
+            vgpr_file=1536,
+            vgpr_granule=24,
+            max_vgprs=256,
+            max_sgprs=106,
+            unified_registers=False,
+            max_waves_per_simd=16,
+            lds_scope=131072,
+            lds_simds=4,
+            lds_granule=1024,
+            max_workgroup_lds=65536,
+            evidence=Evidence("compiled"),
+        ),
+    )
+}
+
+UNSUPPORTED: dict[str, str] = {
+    "gfx900": "Vega has no int8 dot product",
+    "gfx906": "no kernel has been built or checked for it",
+    "gfx908": "CDNA1: no kernel has been built or checked for it",
+    "gfx90a": "CDNA2: its int8 matrix instruction is narrower than the one the kernels use",
+    "gfx940": "a pre-production CDNA3 stepping; the product is gfx942",
+    "gfx941": "a pre-production CDNA3 stepping; the product is gfx942",
+    "gfx950": "CDNA4: no kernel has been built or checked for it",
+    "gfx1030": "RDNA2 has no matrix instruction; no kernel has been built or checked for it",
+    "gfx1101": "RDNA3, but no kernel has been checked for it; only gfx1100 is supported",
+    "gfx1102": "RDNA3, but no kernel has been checked for it; only gfx1100 is supported",
+    "gfx1103": "RDNA3, but no kernel has been checked for it; only gfx1100 is supported",
+    "gfx1150": "RDNA3.5: no kernel has been built or checked for it",
+    "gfx1151": "RDNA3.5: no kernel has been built or checked for it",
+    "gfx1200": "RDNA4 lays out matrix operands in another way; no kernel has been built or checked for it",
+    "gfx1201": "RDNA4 lays out matrix operands in another way; no kernel has been built or checked for it",
+}
+
+
+def refusal(name: str) -> str | None:
+    """Why there are no kernels for the chip ``name``, or None when it is supported."""
+    if name in ARCHS:
+        return None
+    supported = f"supported: {', '.join(ARCHS)}"
+    if name in UNSUPPORTED:
+        return f"{name} is not supported: {UNSUPPORTED[name]}; {supported}"
+    return f"{name!r} is no arch that octave-gen knows{did_you_mean(name, list(ARCHS))}; {supported}"
+
+
+def get(name: str) -> Arch:
+    """The chip ``name``; raises OctaveError with the reason for a chip that is not supported."""
+    reason = refusal(name)
+    if reason:
+        raise wrong_request(reason, where="arch", hint="name a supported arch with --arch")
+    return ARCHS[name]
+
+
+@dataclass(frozen=True)
+class TargetId:
+    """A parsed target id such as ``gfx942:sramecc+:xnack-``; None means the feature is not named (any setting)."""
+
+    arch: str
+    sramecc: bool | None = None
+    xnack: bool | None = None
+
+    def runs(self, device: TargetId) -> bool:
+        """Whether a code object built for this id runs on ``device``: a feature that is not named fits any setting."""
+        return (
+            self.arch == device.arch and self.sramecc in (None, device.sramecc) and self.xnack in (None, device.xnack)
+        )
+
+    def __str__(self) -> str:
+        parts = [self.arch]
+        parts += [
+            f"{n}{'+' if v else '-'}" for n, v in (("sramecc", self.sramecc), ("xnack", self.xnack)) if v is not None
+        ]
+        return ":".join(parts)
+
+
+def parse_target_id(text: str) -> TargetId:
+    """Parses the arch name that a driver or a bundle reports; raises OctaveError for anything else."""
+    name, *features = text.split(":")
+    values: dict[str, bool] = {}
+    for feature in features:
+        if feature[:-1] not in ("sramecc", "xnack") or feature[-1:] not in ("+", "-") or feature[:-1] in values:
+            raise OctaveError(
+                f"{text!r} is no target id", where=feature or text, hint="expected e.g. gfx942:sramecc+:xnack-"
+            )
+        values[feature[:-1]] = feature[-1] == "+"
+    if not name.startswith("gfx"):
+        raise OctaveError(f"{text!r} is no target id", hint="expected e.g. gfx942:sramecc+:xnack-")
+    return TargetId(name, values.get("sramecc"), values.get("xnack"))

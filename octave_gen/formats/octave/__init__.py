@@ -1,0 +1,8 @@
+"""The Octave family: Lloyd-Max codes of rotated K and V with norm-preserving scales. No torch here; the quantizer is `codec`."""
+
+from __future__ import annotations
+
+from octave_gen.formats.octave.family import OCTAVE, OctaveFamily
+from octave_gen.formats.octave.layout import SlotLayout
+
+__all__ = ["OCTAVE", "OctaveFamily", "SlotLayout"]

@@ -1,0 +1,191 @@
+"""The Octave slot: the bytes of one token and kv head, written once for Python and C++. Needs no torch.
+
+    [K rotary, 4-bit codes][K rest, 3-bit codes][V codes][fp16 scales: K blocks in order, then V][zero pad]
+
+Block K rotates 64 dims at a time, keeps the rotary dims at 4 bits and has one scale per 64 dims; its slots are aligned to 8 bytes.
+Compact K rotates the whole head, is 3-bit throughout with one scale, aligned to 4 bytes, and does not depend on the rotary dims.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from octave_gen.errors import OctaveError
+from octave_gen.formats.base import render_c_ints
+
+BLOCK_DIMS = 64  # dims of one Hadamard block of block K; head_size and rotary_dims are multiples of it
+MAX_HEAD_SIZE = 512  # the sign words the format defines end here
+K_ROTARY_BITS = 4
+K_REST_BITS = 3
+SCALE_BYTES = 2  # fp16
+COMPACT_FLAG = 16  # fmt = v_bits + 16 * compact
+FMTS = (3, 4, 3 + COMPACT_FLAG)  # k3v3, k3v4, k3v3 compact
+
+
+@dataclass(frozen=True)
+class Region:
+    """A run of bytes in a slot: `dims` codes of `bits` bits each (dims and bits are 0 for padding)."""
+
+    offset: int
+    size: int
+    dims: int = 0
+    bits: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+    @property
+    def high_plane(self) -> int:
+        """Byte offset of the 1-bit plane of 3-bit codes, behind the 2-bit plane; the region's end for other widths."""
+        return self.offset + self.dims // 4 if self.bits == 3 else self.end
+
+
+def whole_block_dims(head_size: int) -> int:
+    """Dims of one transform where the whole head is rotated: the head, or 64 when it is no power of two."""
+    return head_size if head_size & (head_size - 1) == 0 else BLOCK_DIMS
+
+
+def geometry_problem(head_size: int, rotary_dims: int, compact: bool) -> str | None:
+    """Why no slot can hold this shape, or None. Compact asks the same of rotary_dims, though its bytes ignore them."""
+    if head_size % BLOCK_DIMS or not BLOCK_DIMS <= head_size <= MAX_HEAD_SIZE:
+        return f"head_size {head_size} is not a multiple of {BLOCK_DIMS} from {BLOCK_DIMS} to {MAX_HEAD_SIZE}"
+    if rotary_dims % BLOCK_DIMS or not BLOCK_DIMS <= rotary_dims <= head_size:
+        return f"rotary_dims {rotary_dims} is not a multiple of {BLOCK_DIMS} from {BLOCK_DIMS} to the head size {head_size}"
+    if compact and whole_block_dims(head_size) != head_size:
+        return f"compact K rotates the whole head by one Walsh-Hadamard transform, and {head_size} is no power of two"
+    return None
+
+
+@dataclass(frozen=True)
+class SlotLayout:
+    """Byte layout of a slot. `rotary_dims` counts the dims stored as K rotary; it is 0 for compact K, which has none.
+
+    Equal slots are equal objects, wherever the layout came from: a spec or the slot size of a cache.
+    """
+
+    head_size: int
+    rotary_dims: int
+    compact: bool
+    v_bits: int
+
+    def __post_init__(self) -> None:
+        if self.fmt not in FMTS:
+            raise OctaveError(f"no Octave cache dtype has fmt {self.fmt}", hint=f"known: {', '.join(map(str, FMTS))}")
+        if self.compact and self.rotary_dims:
+            raise OctaveError(f"compact K has no rotary region, got rotary_dims {self.rotary_dims}", hint="pass 0")
+        problem = geometry_problem(self.head_size, self.rotary_dims or self.compact * BLOCK_DIMS, self.compact)
+        if problem:
+            raise OctaveError(problem)
+
+    @classmethod
+    def of(cls, head_size: int, rotary_dims: int, fmt: int) -> SlotLayout:
+        """The layout of a model's shape: rotary_dims are the model's, for compact K too."""
+        compact = fmt >= COMPACT_FLAG
+        problem = geometry_problem(head_size, rotary_dims, compact)
+        if problem:
+            raise OctaveError(problem)
+        return cls(head_size, 0 if compact else rotary_dims, compact, fmt % COMPACT_FLAG)
+
+    @classmethod
+    def from_slot_bytes(cls, head_size: int, slot_bytes: int, fmt: int) -> SlotLayout:
+        """The layout whose slots have this size, as the ops infer it from a cache's last dimension.
+
+        Never ambiguous: 64 more rotary dims make a slot exactly 8 bytes longer. OctaveError names the sizes that exist.
+        """
+        possible = [cls.of(head_size, BLOCK_DIMS, fmt)]
+        if not possible[0].compact:
+            possible += [cls.of(head_size, r, fmt) for r in range(2 * BLOCK_DIMS, head_size + 1, BLOCK_DIMS)]
+        for layout in possible:
+            if layout.slot_bytes == slot_bytes:
+                return layout
+        sizes = ", ".join(
+            str(p.slot_bytes) if p.compact else f"{p.slot_bytes} (rotary {p.rotary_dims})" for p in possible
+        )
+        raise OctaveError(
+            f"no slot of head size {head_size} and fmt {fmt} has {slot_bytes} bytes", hint=f"possible: {sizes}"
+        )
+
+    @property
+    def fmt(self) -> int:
+        return self.v_bits + COMPACT_FLAG * self.compact
+
+    @property
+    def k_block_size(self) -> int:
+        """Dims that K rotates together and that share a scale."""
+        return self.head_size if self.compact else BLOCK_DIMS
+
+    @property
+    def k_blocks(self) -> int:
+        return self.head_size // self.k_block_size
+
+    @property
+    def v_block_size(self) -> int:
+        """Dims that V rotates together; V has one scale in any case."""
+        return whole_block_dims(self.head_size)
+
+    @property
+    def slot_align(self) -> int:
+        return 4 if self.compact else 8
+
+    @cached_property
+    def k_rotary(self) -> Region:
+        return _codes(0, self.rotary_dims, K_ROTARY_BITS)
+
+    @cached_property
+    def k_rest(self) -> Region:
+        return _codes(self.k_rotary.end, self.head_size - self.rotary_dims, K_REST_BITS)
+
+    @cached_property
+    def v(self) -> Region:
+        return _codes(self.k_rest.end, self.head_size, self.v_bits)
+
+    @cached_property
+    def k_scales(self) -> Region:
+        return Region(self.v.end, SCALE_BYTES * self.k_blocks, self.k_blocks, 8 * SCALE_BYTES)
+
+    @cached_property
+    def v_scale(self) -> Region:
+        return Region(self.k_scales.end, SCALE_BYTES, 1, 8 * SCALE_BYTES)
+
+    @cached_property
+    def pad(self) -> Region:
+        return Region(self.v_scale.end, -self.v_scale.end % self.slot_align)
+
+    @property
+    def slot_bytes(self) -> int:
+        return self.pad.end
+
+    def template_constants(self) -> dict[str, int]:
+        """Offsets in bytes from the slot's start, sizes in dims or bytes as named; the order is fixed."""
+        return {
+            "head_size": self.head_size,
+            "rotary_dims": self.rotary_dims,
+            "compact": int(self.compact),
+            "fmt": self.fmt,
+            "k_rotary_bits": K_ROTARY_BITS,
+            "k_rest_bits": K_REST_BITS,
+            "v_bits": self.v_bits,
+            "k_block_size": self.k_block_size,
+            "k_blocks": self.k_blocks,
+            "v_block_size": self.v_block_size,
+            "k_rotary_offset": self.k_rotary.offset,
+            "k_rest_offset": self.k_rest.offset,
+            "k_rest_high_plane": self.k_rest.high_plane,
+            "v_offset": self.v.offset,
+            "v_high_plane": self.v.high_plane,
+            "k_scale_offset": self.k_scales.offset,
+            "v_scale_offset": self.v_scale.offset,
+            "pad_offset": self.pad.offset,
+            "slot_bytes": self.slot_bytes,
+            "slot_align": self.slot_align,
+        }
+
+    def c_constants(self) -> str:
+        """`static constexpr int kSlotBytes = 248;` and so on: members of a C++ struct, one a line."""
+        return render_c_ints(self.template_constants())
+
+
+def _codes(offset: int, dims: int, bits: int) -> Region:
+    return Region(offset, dims * bits // 8, dims, bits)

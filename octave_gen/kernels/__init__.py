@@ -1,0 +1,10 @@
+"""The kernel kinds, in the order in which listings show them."""
+
+from __future__ import annotations
+
+from octave_gen.kernels import decode, reduce, rotate, store
+from octave_gen.kernels.base import KernelKind
+
+KINDS: dict[str, KernelKind] = {kind.name: kind for kind in (store.KIND, rotate.KIND, decode.KIND, reduce.KIND)}
+
+__all__ = ["KINDS", "KernelKind"]

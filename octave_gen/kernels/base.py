@@ -1,0 +1,154 @@
+"""What a kernel kind is: its op, what its variants depend on, its tiers, their arguments and launch geometry."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from octave_gen.arch import Arch
+from octave_gen.errors import OctaveError
+
+SCALARS: dict[str, str] = {"fp16": "f16", "bf16": "bf16"}
+"""Query dtypes as a spec names them, and as variant names carry them."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What one variant is specialised on; a field is None where the kind does not depend on it."""
+
+    family: str
+    head_size: int
+    scalar: str
+    cache_dtype: str | None = None
+    rotary_dims: int | None = None
+    gqa_group: int | None = None
+    query_group: int | None = None
+
+
+@dataclass(frozen=True)
+class ArgumentType:
+    """A kernel argument's type: C spelling, size in bytes, the code object notes' word for it, struct format."""
+
+    c_type: str
+    size: int
+    value_kind: str
+    pack: str
+
+
+POINTER_KIND = "global_buffer"
+I32 = ArgumentType("int32_t", 4, "by_value", "i")
+I64 = ArgumentType("int64_t", 8, "by_value", "q")
+F32 = ArgumentType("float", 4, "by_value", "f")
+
+
+def pointer(c_type: str) -> ArgumentType:
+    """A pointer into global memory, such as ``pointer("const uint8_t*")``."""
+    return ArgumentType(c_type, 8, POINTER_KIND, "Q")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One kernel argument; ``c_type`` may name ``Scalar``, the variant's query dtype."""
+
+    name: str
+    type: ArgumentType
+
+
+@dataclass(frozen=True)
+class KernargEntry:
+    """Where an argument lies in the kernarg segment, in bytes."""
+
+    name: str
+    offset: int
+    size: int
+    value_kind: str
+
+
+def kernarg_table(arguments: tuple[Argument, ...]) -> tuple[KernargEntry, ...]:
+    """The kernarg segment that the HIP calling convention gives ``arguments``: in order, each aligned to its size."""
+    table, offset = [], 0
+    for argument in arguments:
+        offset = -(-offset // argument.type.size) * argument.type.size
+        table.append(KernargEntry(argument.name, offset, argument.type.size, argument.type.value_kind))
+        offset += argument.type.size
+    return tuple(table)
+
+
+def pack_arguments(arguments: tuple[Argument, ...], values: Mapping[str, int | float]) -> bytes:
+    """The kernarg segment for ``values`` (pointers as addresses); raises OctaveError for a missing or unknown name."""
+    names = {argument.name for argument in arguments}
+    if names != set(values):
+        wrong = ", ".join(sorted(names ^ set(values)))
+        raise OctaveError(f"kernel arguments do not match: {wrong}", where="pack_arguments")
+    buffer = bytearray()
+    for argument in arguments:
+        buffer += bytes(-len(buffer) % argument.type.size)
+        buffer += struct.pack("<" + argument.type.pack, values[argument.name])
+    return bytes(buffer)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One grid dimension: ``ceil(count / per_workgroup)`` workgroups, where ``count`` names a run-time count."""
+
+    count: str
+    per_workgroup: int = 1
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Launch geometry: threads of a workgroup (x only) and the grid as formulas of run-time counts."""
+
+    threads: int
+    grid: tuple[Extent, ...]
+
+    def workgroups(self, counts: Mapping[str, int]) -> tuple[int, int, int]:
+        """The grid for the given counts; dimensions that are not named are 1."""
+        sizes = [-(-counts[extent.count] // extent.per_workgroup) for extent in self.grid]
+        x, y, z = [*sizes, 1, 1][:3]
+        return x, y, z
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One implementation of a kind: template ``templates/hip/<template>``, arguments, geometry, constants, limits.
+
+    refuse: the reason why a shape cannot be held on a chip, or None.
+    constants: what the template gets beside the format's constants.
+    """
+
+    name: str
+    template: str
+    arguments: tuple[Argument, ...]
+    geometry: Callable[[Shape, Arch], Geometry]
+    constants: Callable[[Shape, Arch], dict[str, int]]
+    refuse: Callable[[Shape, Arch], str | None]
+
+
+@dataclass(frozen=True)
+class KernelKind:
+    """A kind of kernel. ``fields``: the fields of :class:`Shape`, besides family, head_size and scalar, that its
+    variants depend on; ``op``: the operator that launches it; ``purpose``: one line for listings."""
+
+    name: str
+    op: str
+    purpose: str
+    fields: tuple[str, ...]
+    tiers: tuple[Tier, ...]
+
+    def tier(self, name: str) -> Tier:
+        """The tier ``name``; raises OctaveError naming the ones that exist."""
+        for tier in self.tiers:
+            if tier.name == name:
+                return tier
+        raise OctaveError(
+            f"kernel kind {self.name} has no tier {name!r}", hint=f"it has {', '.join(t.name for t in self.tiers)}"
+        )
+
+
+def power_of_two_head(shape: Shape) -> str | None:
+    """The refusal of tiers that hold a whole head in a wave's registers and rotate it with one transform."""
+    if shape.head_size in (64, 128, 256, 512):
+        return None
+    return f"the portable tier holds head_size 64, 128, 256 and 512, not {shape.head_size}"

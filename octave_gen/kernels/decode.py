@@ -1,0 +1,91 @@
+"""decode: attention of query tokens over the packed cache, split over the context; partial results go to ``mid_o``."""
+
+from __future__ import annotations
+
+from octave_gen.arch import Arch
+from octave_gen.kernels.base import (
+    F32,
+    I32,
+    I64,
+    Argument,
+    Extent,
+    Geometry,
+    KernelKind,
+    Shape,
+    Tier,
+    pointer,
+    power_of_two_head,
+)
+from octave_gen.kernels.splits import SPLIT_GRANULE
+
+PORTABLE_THREADS = 256
+PORTABLE_TILE = 64
+PORTABLE_MAX_ROWS = 64
+PORTABLE_ROWS_AT_FOUR_DIMS = 32
+
+ARGUMENTS = (
+    Argument("query", pointer("const Scalar*")),
+    Argument("cache", pointer("const uint8_t*")),
+    Argument("block_table", pointer("const int32_t*")),
+    Argument("q_to_req", pointer("const int32_t*")),
+    Argument("q_to_klen", pointer("const int32_t*")),
+    Argument("mid_o", pointer("float*")),
+    Argument("k_signs", pointer("const uint32_t*")),
+    Argument("query_token_stride", I64),
+    Argument("query_head_stride", I64),
+    Argument("cache_block_stride", I64),
+    Argument("cache_head_stride", I64),
+    Argument("cache_row_stride", I64),
+    Argument("block_table_stride", I64),
+    Argument("mid_token_stride", I64),
+    Argument("mid_head_stride", I64),
+    Argument("mid_split_stride", I64),
+    Argument("num_queries", I32),
+    Argument("num_requests", I32),
+    Argument("block_size", I32),
+    Argument("num_kv_splits", I32),
+    Argument("sm_scale", F32),
+)
+"""Strides of the cache in bytes (multiples of 4), all others in elements."""
+
+
+def _rows(shape: Shape) -> int:
+    assert shape.gqa_group is not None
+    assert shape.query_group is not None
+    return shape.gqa_group * shape.query_group
+
+
+def _geometry(shape: Shape, arch: Arch) -> Geometry:
+    assert shape.query_group is not None
+    return Geometry(
+        threads=PORTABLE_THREADS,
+        grid=(Extent("queries", shape.query_group), Extent("kv_heads"), Extent("kv_splits")),
+    )
+
+
+def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
+    assert shape.gqa_group is not None
+    assert shape.query_group is not None
+    return {
+        "gqa_group": shape.gqa_group,
+        "query_group": shape.query_group,
+        "threads": PORTABLE_THREADS,
+        "tile_tokens": PORTABLE_TILE,
+        "split_granule": SPLIT_GRANULE,
+        "value_dims_per_lane": 4 if _rows(shape) <= PORTABLE_ROWS_AT_FOUR_DIMS else 2,
+    }
+
+
+def _refuse(shape: Shape, arch: Arch) -> str | None:
+    if _rows(shape) > PORTABLE_MAX_ROWS:
+        return f"the portable tier holds gqa_group × query_group up to {PORTABLE_MAX_ROWS}, not {_rows(shape)}"
+    return power_of_two_head(shape)
+
+
+KIND = KernelKind(
+    name="decode",
+    op="decode",
+    purpose="attention partials of up to query_group query tokens over one KV split",
+    fields=("cache_dtype", "rotary_dims", "gqa_group", "query_group"),
+    tiers=(Tier("portable", "decode_portable.hip.j2", ARGUMENTS, _geometry, _constants, _refuse),),
+)

@@ -1,0 +1,182 @@
+"""From specs to variants: one record per kernel symbol, which owns its name, unit, file, tier and budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import product
+
+from octave_gen import arch as archs
+from octave_gen.arch import Arch
+from octave_gen.errors import OctaveError, did_you_mean, wrong_request
+from octave_gen.kernels import KINDS
+from octave_gen.kernels.base import SCALARS, Geometry, KernelKind, Shape, Tier
+from octave_gen.spec.model import Budget, BudgetRule, Spec
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One kernel symbol. ``specs``: labels of the spec files that ask for it."""
+
+    kind: KernelKind
+    shape: Shape
+    tier: Tier
+    arch: Arch
+    budget: Budget
+    specs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """``<kind>_<dtype>_h<head>r<rotary>_g<group>_q<query group>_<f16|bf16>_<tier>_<arch>``; also the symbol.
+
+        Parts that the kind does not depend on are left out.
+        """
+        return self._name(self.shape.scalar)
+
+    @property
+    def unit(self) -> str:
+        """The name without the query dtype: variants that differ in it alone share one source and one code object."""
+        return self._name(None)
+
+    @property
+    def source(self) -> str:
+        """The generated file, relative to ``generated/``."""
+        return f"{self.arch.name}/{self.unit}.hip"
+
+    @property
+    def geometry(self) -> Geometry:
+        return self.tier.geometry(self.shape, self.arch)
+
+    def _name(self, scalar: str | None) -> str:
+        shape = self.shape
+        head = f"h{shape.head_size}" + (f"r{shape.rotary_dims}" if shape.rotary_dims is not None else "")
+        group = f"g{shape.gqa_group}" if shape.gqa_group is not None else None
+        query_group = f"q{shape.query_group}" if shape.query_group is not None else None
+        parts = (self.kind.name, shape.cache_dtype, head, group, query_group, scalar, self.tier.name, self.arch.name)
+        return "_".join(part for part in parts if part)
+
+
+def _shapes(spec: Spec, kind: KernelKind) -> Iterable[Shape]:
+    choices: dict[str, Sequence[str | int]] = {
+        "cache_dtype": spec.cache_dtypes,
+        "rotary_dims": (spec.rotary_dims,),
+        "gqa_group": spec.gqa_groups,
+        "query_group": spec.query_groups,
+    }
+    values = product(*(choices[field] for field in kind.fields))
+    for chosen, dtype in product(values, spec.query_dtypes):
+        base = Shape(family=spec.family, head_size=spec.head_size, scalar=SCALARS[dtype])
+        yield replace(base, **dict(zip(kind.fields, chosen, strict=True)))  # type: ignore[arg-type]
+
+
+def _budget(spec: Spec, kind: KernelKind, shape: Shape, arch: Arch) -> Budget:
+    def selects(rule: BudgetRule) -> bool:
+        return (
+            rule.kernel == kind.name
+            and rule.arch == arch.name
+            and (not rule.gqa_groups or shape.gqa_group in rule.gqa_groups)
+            and (not rule.query_groups or shape.query_group in rule.query_groups)
+        )
+
+    rules = [rule for rule in spec.budgets if selects(rule)]
+    what = f"{kind.name} on {arch.name}"
+    if shape.gqa_group is not None:
+        what += f" with gqa_group {shape.gqa_group}, query_group {shape.query_group}"
+    if len(rules) != 1:
+        problem = "no budget covers" if not rules else f"{len(rules)} budgets cover"
+        raise wrong_request(f"{problem} {what}", where=spec.source, hint="exactly one [[budget]] must select a variant")
+    return rules[0].budget
+
+
+def _merge(known: Variant, new: Variant) -> Variant:
+    if known.budget != new.budget:
+        raise wrong_request(
+            f"{known.name} is asked for with two budgets",
+            where=", ".join((*known.specs, *new.specs)),
+            hint="give both specs the same [[budget]] for this kernel",
+        )
+    return replace(known, specs=(*known.specs, *(s for s in new.specs if s not in known.specs)))
+
+
+def variants(specs: Iterable[Spec], arch_names: Sequence[str] = ()) -> list[Variant]:
+    """All variants of ``specs`` on ``arch_names`` (empty: every arch the specs name), sorted by kind and name.
+
+    Raises OctaveError for an unknown arch, for an arch that no spec names, for a required kernel that no tier of the
+    chip can hold (all of them in one report) and for budgets that are missing or contradict.
+    """
+    specs = list(specs)
+    for name in arch_names:
+        archs.get(name)
+        if not any(name in spec.archs for spec in specs):
+            raise wrong_request(f"no spec names {name}", where="arch", hint="add it to `archs` of a spec")
+    found: dict[str, Variant] = {}
+    missing: list[str] = []
+    for spec, kind in product(specs, KINDS.values()):
+        for arch_name in spec.archs:
+            if arch_names and arch_name not in arch_names:
+                continue
+            chip = archs.get(arch_name)
+            tiers = [tier for tier in kind.tiers if tier.name in chip.tiers]
+            for shape in _shapes(spec, kind):
+                reasons = {tier.name: tier.refuse(shape, chip) for tier in tiers}
+                if all(reasons.values()):
+                    missing.append(f"{spec.source}: {kind.name} on {arch_name}: " + _why(reasons))
+                for tier in tiers:
+                    if reasons[tier.name] is None:
+                        new = Variant(kind, shape, tier, chip, _budget(spec, kind, shape, chip), (spec.source,))
+                        found[new.name] = _merge(found[new.name], new) if new.name in found else new
+    if missing:
+        lines = "\n  ".join(dict.fromkeys(missing))
+        raise wrong_request(f"required kernels do not exist:\n  {lines}", hint="there is no fallback: change the spec")
+    if not found:
+        raise wrong_request("the plan is empty", hint="the specs name no variant for these archs")
+    order = list(KINDS)
+    return sorted(found.values(), key=lambda v: (order.index(v.kind.name), v.arch.name, v.name))
+
+
+def _why(reasons: dict[str, str | None]) -> str:
+    return "; ".join(str(reason) for reason in reasons.values()) or "the chip offers no tier of it"
+
+
+def select(planned: Sequence[Variant], pattern: str | None) -> list[Variant]:
+    """The variants whose name matches the glob ``pattern`` (None: all); raises OctaveError when none does."""
+    if pattern is None:
+        return list(planned)
+    chosen = [variant for variant in planned if fnmatchcase(variant.name, pattern)]
+    if not chosen:
+        names = [variant.name for variant in planned]
+        near = did_you_mean(pattern.replace("*", ""), names) or f" (for example {names[0]})"
+        raise wrong_request(f"no variant matches {pattern!r}{near}", where="filter", hint="octave-gen list-variants")
+    return chosen
+
+
+def with_siblings(chosen: Sequence[Variant], planned: Sequence[Variant]) -> list[Variant]:
+    """``chosen`` and every variant that shares a unit with one of them: a code object is built whole."""
+    wanted = {variant.unit for variant in chosen}
+    return [variant for variant in planned if variant.unit in wanted]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One generated source and the code object compiled from it; its variants differ in query dtype alone."""
+
+    name: str
+    source: str
+    variants: tuple[Variant, ...]
+
+    @property
+    def first(self) -> Variant:
+        return self.variants[0]
+
+
+def units(planned: Iterable[Variant]) -> list[Unit]:
+    """The variants gathered by unit, in the order in which units first occur."""
+    groups: dict[str, list[Variant]] = {}
+    for variant in planned:
+        groups.setdefault(variant.unit, []).append(variant)
+    made = [Unit(name, group[0].source, tuple(group)) for name, group in groups.items()]
+    for unit in made:
+        if any(replace(v.shape, scalar="") != replace(unit.first.shape, scalar="") for v in unit.variants):
+            raise OctaveError("variants of one unit differ in more than their query dtype", where=unit.name)
+    return made

@@ -1,0 +1,51 @@
+"""A checked spec as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Upper bounds on a code object's resources, and a lower bound on its occupancy.
+
+    vgprs, agprs, sgprs: registers per lane (vgprs contains the AGPRs where the chip unifies them); lds_bytes: static
+    LDS of a workgroup; occupancy: waves per SIMD at least; spills and scratch_bytes: at most, 0 unless a spec says
+    otherwise.
+    """
+
+    vgprs: int
+    agprs: int
+    sgprs: int
+    lds_bytes: int
+    occupancy: int
+    vgpr_spills: int = 0
+    sgpr_spills: int = 0
+    scratch_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class BudgetRule:
+    """A budget and the variants it is for; an empty selector selects every value."""
+
+    kernel: str
+    arch: str
+    budget: Budget
+    gqa_groups: tuple[int, ...] = ()
+    query_groups: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One spec file: what to build. ``source`` is the label that reports and the manifest show."""
+
+    source: str
+    family: str
+    cache_dtypes: tuple[str, ...]
+    head_size: int
+    rotary_dims: int
+    gqa_groups: tuple[int, ...]
+    query_groups: tuple[int, ...]
+    query_dtypes: tuple[str, ...]
+    archs: tuple[str, ...]
+    budgets: tuple[BudgetRule, ...]
