@@ -5,9 +5,7 @@ A new family is a sibling package that offers a `base.Family` and one more entry
 
 from __future__ import annotations
 
-import difflib
-
-from octave_gen.errors import OctaveError
+from octave_gen.errors import did_you_mean, wrong_request
 from octave_gen.formats.base import CacheDtype, Family, Layout
 from octave_gen.formats.octave import OCTAVE
 
@@ -22,12 +20,12 @@ CACHE_DTYPES: dict[str, CacheDtype] = {
 
 def cache_dtype(name: str) -> CacheDtype:
     """The cache dtype of that name; OctaveError naming the nearest and all known names otherwise."""
-    found = CACHE_DTYPES.get(name)
-    if found is not None:
-        return found
-    near = difflib.get_close_matches(name, CACHE_DTYPES, n=1)
-    guess = f"did you mean {near[0]}? " if near else ""
-    raise OctaveError(f"unknown cache dtype {name!r}", hint=f"{guess}known: {', '.join(CACHE_DTYPES)}")
+    if name not in CACHE_DTYPES:
+        known = tuple(CACHE_DTYPES)
+        raise wrong_request(
+            f"unknown cache dtype {name!r}{did_you_mean(name, known)}", hint=f"known: {', '.join(known)}"
+        )
+    return CACHE_DTYPES[name]
 
 
 def family_of(dtype: CacheDtype) -> Family:

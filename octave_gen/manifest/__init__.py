@@ -1,0 +1,37 @@
+"""The record of what was generated and what was built."""
+
+from __future__ import annotations
+
+from octave_gen.manifest.model import (
+    BUILT,
+    FILE_NAME,
+    GENERATED,
+    SCHEMA_VERSION,
+    Manifest,
+    Record,
+    built_manifest,
+    built_record,
+    dump,
+    generated_manifest,
+    read,
+    record,
+    sha256,
+    slot_bytes,
+)
+
+__all__ = [
+    "BUILT",
+    "FILE_NAME",
+    "GENERATED",
+    "SCHEMA_VERSION",
+    "Manifest",
+    "Record",
+    "built_manifest",
+    "built_record",
+    "dump",
+    "generated_manifest",
+    "read",
+    "record",
+    "sha256",
+    "slot_bytes",
+]

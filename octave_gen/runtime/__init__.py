@@ -1,0 +1,1 @@
+"""What runs beside torch: op schemas, CPU implementations, loading, dispatch, launches, query maps."""

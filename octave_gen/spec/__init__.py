@@ -1,0 +1,8 @@
+"""Specs: strict TOML files that say which kernels to build."""
+
+from __future__ import annotations
+
+from octave_gen.spec.loader import load, shipped
+from octave_gen.spec.model import Budget, BudgetRule, Spec
+
+__all__ = ["Budget", "BudgetRule", "Spec", "load", "shipped"]

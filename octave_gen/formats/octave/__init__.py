@@ -1,4 +1,4 @@
-"""The Octave family: Lloyd-Max codes of rotated K and V with norm-preserving scales. No torch here; the quantizer is `codec`."""
+"""The Octave family: Lloyd-Max codes of rotated K and V with norm-preserving scales. `codec` is its quantizer."""
 
 from __future__ import annotations
 

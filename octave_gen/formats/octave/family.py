@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octave_gen.formats.base import CacheDtype, c_name, render_c_ints
+from octave_gen.formats.base import CacheDtype
 from octave_gen.formats.octave import codebook
 from octave_gen.formats.octave.layout import COMPACT_FLAG, SlotLayout, geometry_problem
 
@@ -22,7 +22,7 @@ class OctaveFamily:
     )
 
     def layout(self, dtype: CacheDtype, head_size: int, rotary_dims: int) -> SlotLayout:
-        """The slot layout of a shape; OctaveError for dims that are no multiple of 64, and compact K of a head no power of two."""
+        """The slot layout of a shape; OctaveError where `geometry_problem` has a reason."""
         return SlotLayout.of(head_size, rotary_dims, dtype.fmt)
 
     def layout_of_slot(self, head_size: int, slot_bytes: int, fmt: int) -> SlotLayout:
@@ -34,8 +34,8 @@ class OctaveFamily:
         problem = geometry_problem(head_size, rotary_dims, dtype.fmt >= COMPACT_FLAG)
         if problem is None and rotary_dims == head_size:
             problem = (
-                f"full rotary (rotary_dims = head_size = {head_size}): the Octave family is made for partial rotary heads, "
-                "with more bits for the rotary dims than for the rest"
+                f"full rotary (rotary_dims = head_size = {head_size}): the Octave family is made for partial rotary "
+                "heads, whose rotary dims get more bits than the rest"
             )
         return problem
 
@@ -44,18 +44,8 @@ class OctaveFamily:
         return codebook.template_constants()
 
     def c_constants(self) -> str:
-        """The codebooks as members of a C++ struct: multipliers, v_perm_b32 dwords, thresholds and int8 tables."""
-        numbers = self.template_constants()
-        dwords = [name for name, value in numbers.items() if value > 0xFFFF]
-        text = render_c_ints({name: value for name, value in numbers.items() if name not in dwords})
-        text += "".join(f"static constexpr unsigned {c_name(name)} = 0x{numbers[name]:08x}u;\n" for name in dwords)
-        for bits, table in codebook.LUT.items():
-            limits = codebook.thresholds(bits)
-            text += f"static constexpr float {c_name(f'thresholds{bits}')}[{len(limits)}] = "
-            text += "{" + ", ".join(f"{limit!r}f" for limit in limits) + "};\n"
-            text += f"static constexpr signed char {c_name(f'lut{bits}')}[{len(table)}] = "
-            text += "{" + ", ".join(map(str, table)) + "};\n"
-        return text
+        """The codebooks as members of a C++ struct; see `codebook.c_constants`."""
+        return codebook.c_constants()
 
 
 OCTAVE = OctaveFamily()

@@ -2,8 +2,9 @@
 
     [K rotary, 4-bit codes][K rest, 3-bit codes][V codes][fp16 scales: K blocks in order, then V][zero pad]
 
-Block K rotates 64 dims at a time, keeps the rotary dims at 4 bits and has one scale per 64 dims; its slots are aligned to 8 bytes.
-Compact K rotates the whole head, is 3-bit throughout with one scale, aligned to 4 bytes, and does not depend on the rotary dims.
+Block K rotates 64 dims at a time, keeps the rotary dims at 4 bits and has one scale per 64 dims; its slots are
+aligned to 8 bytes. Compact K rotates the whole head, is 3-bit throughout with one scale, aligned to 4 bytes, and does
+not depend on the rotary dims.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def geometry_problem(head_size: int, rotary_dims: int, compact: bool) -> str | N
     if head_size % BLOCK_DIMS or not BLOCK_DIMS <= head_size <= MAX_HEAD_SIZE:
         return f"head_size {head_size} is not a multiple of {BLOCK_DIMS} from {BLOCK_DIMS} to {MAX_HEAD_SIZE}"
     if rotary_dims % BLOCK_DIMS or not BLOCK_DIMS <= rotary_dims <= head_size:
-        return f"rotary_dims {rotary_dims} is not a multiple of {BLOCK_DIMS} from {BLOCK_DIMS} to the head size {head_size}"
+        return f"rotary_dims {rotary_dims} is not a multiple of {BLOCK_DIMS} from {BLOCK_DIMS} to head_size {head_size}"
     if compact and whole_block_dims(head_size) != head_size:
         return f"compact K rotates the whole head by one Walsh-Hadamard transform, and {head_size} is no power of two"
     return None
@@ -71,17 +72,18 @@ class SlotLayout:
     v_bits: int
 
     def __post_init__(self) -> None:
-        if self.fmt not in FMTS:
-            raise OctaveError(f"no Octave cache dtype has fmt {self.fmt}", hint=f"known: {', '.join(map(str, FMTS))}")
+        _check_fmt(self.fmt)
         if self.compact and self.rotary_dims:
             raise OctaveError(f"compact K has no rotary region, got rotary_dims {self.rotary_dims}", hint="pass 0")
-        problem = geometry_problem(self.head_size, self.rotary_dims or self.compact * BLOCK_DIMS, self.compact)
+        rotary_dims = BLOCK_DIMS if self.compact else self.rotary_dims
+        problem = geometry_problem(self.head_size, rotary_dims, self.compact)
         if problem:
             raise OctaveError(problem)
 
     @classmethod
     def of(cls, head_size: int, rotary_dims: int, fmt: int) -> SlotLayout:
         """The layout of a model's shape: rotary_dims are the model's, for compact K too."""
+        _check_fmt(fmt)
         compact = fmt >= COMPACT_FLAG
         problem = geometry_problem(head_size, rotary_dims, compact)
         if problem:
@@ -185,6 +187,11 @@ class SlotLayout:
     def c_constants(self) -> str:
         """`static constexpr int kSlotBytes = 248;` and so on: members of a C++ struct, one a line."""
         return render_c_ints(self.template_constants())
+
+
+def _check_fmt(fmt: int) -> None:
+    if fmt not in FMTS:
+        raise OctaveError(f"no Octave cache dtype has fmt {fmt}", hint=f"known: {', '.join(map(str, FMTS))}")
 
 
 def _codes(offset: int, dims: int, bits: int) -> Region:

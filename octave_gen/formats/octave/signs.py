@@ -1,7 +1,8 @@
 """The sign flips in front of the Octave transform, as bit words. Needs no torch.
 
-Bit i of word w set means that dim 32w+i changes its sign. Each bit is bit 0 of one raw 32-bit output of the Mersenne Twister
-MT19937 seeded with SIGN_SEED. K, V, every head and every layer share the vector; a shorter head takes a prefix.
+Bit i of word w set means that dim 32w+i changes its sign. Each bit is bit 0 of one raw 32-bit output of the Mersenne
+Twister MT19937 seeded with SIGN_SEED. K, V, every head and every layer share the vector; a shorter head takes a
+prefix.
 """
 
 from __future__ import annotations

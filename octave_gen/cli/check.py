@@ -1,0 +1,36 @@
+"""``octave-gen check``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from octave_gen.cli.options import json_option
+from octave_gen.errors import WORK_FAILED
+
+
+@click.command()
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Say whether generated/ and the tables of README.md are what specs and templates say.
+
+    Works on the checkout of the current folder. Prints one line for every file that is missing, changed or an orphan,
+    then what changed and the command that puts it right, and exits 1.
+    """
+    from octave_gen import manifest
+    from octave_gen.build import drift
+
+    found = drift.compare(drift.own_checkout())
+    if as_json:
+        click.echo(manifest.dump([asdict(difference) for difference in found]), nl=False)
+    else:
+        for difference in found:
+            click.echo(f"{difference.word} {difference.path}")
+        if any(difference.diff for difference in found):
+            click.echo("\n" + drift.excerpt(found))
+    if found:
+        click.echo(f"{len(found)} files are not what specs and templates say; fix: {drift.FIX}", err=True)
+        ctx.exit(WORK_FAILED)
+    click.echo("generated/ and README.md are up to date", err=True)

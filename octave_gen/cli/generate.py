@@ -1,0 +1,23 @@
+"""``octave-gen generate``."""
+
+from __future__ import annotations
+
+import click
+
+from octave_gen.cli.options import dry_run_option
+
+
+@click.command()
+@dry_run_option("Say what would be written or removed, and leave it.")
+def command(dry_run: bool) -> None:
+    """Make generated/ and the tables of README.md what specs and templates say.
+
+    Works on the checkout of the current folder. Files of generated/ that no spec asks for are removed.
+    """
+    from octave_gen.build import drift
+
+    found = drift.generate(drift.own_checkout(), dry_run=dry_run)
+    for difference in found:
+        verb = "remove" if difference.word == drift.ORPHAN else "write"
+        click.echo(f"{verb} {difference.path}")
+    click.echo(f"{len(found)} files {'would change' if dry_run else 'changed'}", err=True)

@@ -1,0 +1,53 @@
+"""The group of commands: each is imported when it is asked for, and every error ends here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from octave_gen import __version__
+from octave_gen.errors import OctaveError
+
+PROGRAM: Final = "octave-gen"
+INTERRUPTED: Final = 130
+COMMANDS: Final = ("build", "list-variants", "show", "generate", "check", "doctor", "clean")
+
+
+class LazyGroup(click.Group):
+    """Finds a command in the module of its name, and turns :class:`OctaveError` into a message and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"octave_gen.cli.{cmd_name.replace('-', '_')}").command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OctaveError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name=PROGRAM)
+def group() -> None:
+    """GPU kernels that read 3-4 bit KV caches in place: from declarative specs to a shared object for torch.
+
+    Exit codes: 0 done; 1 the work failed, or `check` or `doctor` found something; 2 the request cannot be met; 130
+    interrupted.
+    """
+
+
+def main() -> None:
+    """Runs the command line of this process."""
+    group(prog_name=PROGRAM)

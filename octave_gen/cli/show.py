@@ -1,0 +1,123 @@
+"""``octave-gen show``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from octave_gen.cli.options import complete_variant, json_option, out_folder, out_option, spec_option
+from octave_gen.errors import WRONG_REQUEST
+from octave_gen.explain import Miss
+from octave_gen.manifest import Manifest, Record
+from octave_gen.plan import Variant
+
+
+@click.command()
+@click.argument("name", metavar="VARIANT", shell_complete=complete_variant)
+@spec_option
+@out_option
+@json_option
+@click.pass_context
+def command(ctx: click.Context, name: str, spec_files: tuple[Path, ...], out: Path | None, as_json: bool) -> None:
+    """Show everything that is known of a variant.
+
+    For a name that no variant has: why not, and which variants are nearest; exit code 2.
+    """
+    from octave_gen import manifest
+    from octave_gen.cli.options import choose
+    from octave_gen.explain import explain
+
+    planned = choose(spec_files, (), None).planned
+    variant = next((variant for variant in planned if variant.name == name), None)
+    if variant is None:
+        miss = explain(name, planned)
+        if as_json:
+            click.echo(manifest.dump(asdict(miss)), nl=False)
+        else:
+            click.echo("\n".join(_miss_lines(miss)), err=True)
+        ctx.exit(WRONG_REQUEST)
+    record, built, folder = _known(variant, planned, out_folder(out))
+    if as_json:
+        extra = {key: built[key] for key in ("bundle", "compiler", "host", "library", "torch")} if built else {}
+        click.echo(manifest.dump({**record, **extra}), nl=False)
+    else:
+        click.echo("\n".join(_lines(variant, record, built, folder)))
+
+
+def _known(variant: Variant, planned: list[Variant], out: Path) -> tuple[Record, Manifest | None, Path]:
+    """The variant's record, with what was built of it if its library holds it as it is now."""
+    from octave_gen import manifest, plan
+    from octave_gen.build.records import records
+
+    unit = plan.units(plan.with_siblings([variant], planned))
+    record = next(record for record in records(unit) if record["name"] == variant.name)
+    folder = out / variant.arch.name
+    if not (folder / manifest.FILE_NAME).exists():
+        return record, None, folder
+    built = manifest.read(folder / manifest.FILE_NAME)
+    for found in built["variants"]:
+        if found["name"] == variant.name and all(found.get(key) == record[key] for key in record):
+            return found, built, folder
+    return record, None, folder
+
+
+def _miss_lines(miss: Miss) -> Iterator[str]:
+    yield f"error: there is no variant {miss.name}"
+    yield from (f"  because {reason}" for reason in miss.reasons)
+    yield "  nearest:"
+    yield from (f"    {name}" for name in miss.nearest)
+    if miss.hint:
+        yield f"  hint: {miss.hint}"
+
+
+def _lines(variant: Variant, record: Record, built: Manifest | None, folder: Path) -> Iterator[str]:
+    yield record["name"]
+    for word, text in _facts(variant, record, built, folder):
+        yield f"  {word:12} {text}" if text else f"  {word}"
+    yield "  kernarg"
+    for entry in record["kernarg"]:
+        yield f"    {entry['offset']:4} {entry['size']:2}  {entry['c_type']:16} {entry['name']} ({entry['value_kind']})"
+    yield f"  resources    {'':14}{'budget':>8}{'built':>8}"
+    resources = record.get("resources", {})
+    for key, bound in record["budget"].items():
+        sign = ">=" if key == "occupancy" else "<="
+        yield f"    {key:20} {sign:>4} {bound:7}{resources.get(key, '-'):>8}"
+
+
+def _facts(variant: Variant, record: Record, built: Manifest | None, folder: Path) -> Iterator[tuple[str, str]]:
+    yield "kernel", f"{variant.kind.name}, launched by torch.ops.octave.{record['op']}: {variant.kind.purpose}"
+    for key in ("family", "cache_dtype", "slot_bytes", "head_size", "rotary_dims", "gqa_group", "query_group"):
+        if record[key] is not None:
+            yield key, str(record[key])
+    yield "query_dtype", record["query_dtype"]
+    yield "tier", record["tier"]
+    yield "arch", f"{variant.arch.name} ({variant.arch.family}, {variant.arch.product})"
+    yield "evidence", _joined(record["evidence"])
+    yield "specs", ", ".join(record["specs"])
+    yield "source", f"{record['source']['path']} sha256 {record['source']['sha256']}"
+    for file in record["templates"]:
+        yield "template", f"{file['path']} sha256 {file['sha256']}"
+    yield "flags", " ".join(record["flags"])
+    geometry = record["geometry"]
+    yield "workgroup", f"{geometry['threads']} threads, waves of {geometry['wave_size']}"
+    yield "grid", " x ".join(_extent(extent) for extent in geometry["grid"])
+    if built is None:
+        yield "built", f"not as it is now in {folder}; octave-gen build --filter {variant.name}"
+        return
+    yield "library", f"{folder / built['library']['file']} sha256 {built['library']['sha256']}"
+    yield "compiler", _joined(built["compiler"])
+    yield "code object", f"{record['code_object']['size']} bytes sha256 {record['code_object']['sha256']}"
+    yield "kernarg size", f"{record['resources']['kernarg_bytes']} bytes"
+
+
+def _extent(extent: dict[str, Any]) -> str:
+    count, share = extent["count"], extent["per_workgroup"]
+    return str(count) if share == 1 else f"ceil({count} / {share})"
+
+
+def _joined(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items() if value is not None)

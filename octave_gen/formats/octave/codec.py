@@ -1,0 +1,120 @@
+"""The Octave quantizer and dequantizer in torch: the arithmetic that kernels reproduce byte by byte.
+
+All in fp32 after an exact conversion of fp16 or bf16 input; transform and sums as `arithmetic` states. A block is
+what shares a scale: 64 dims or the whole head for K, the whole head for V. For a block of n rotated values x:
+
+1. ss = tree sum of fp32(x * x).
+2. rms = max(sqrt(ss / n), 1e-12), division and square root correctly rounded, 1e-12 rounded to fp32.
+3. y = (x / rms) * LUT_MULT, the division correctly rounded, then the product rounded.
+4. code = number of thresholds strictly below y (a value on a threshold takes the lower code).
+5. dot = tree sum of fp32(x * LUT[code]).
+6. scale = (ss / dot) * 64 where dot > 0, else 0; at most 65504, then rounded to fp16, nearest even.
+7. If ss is not finite, scale and all codes of the block are 0, and no other block is touched. That covers NaN and Inf
+   input, and finite values whose squares overflow: blocks of a Euclidean norm above about 1.84e19, which only bf16 or
+   fp32 input can have.
+
+Step 6 makes x . x_hat = |x|**2, which a least-squares scale would shrink. Pad bytes are zero.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from octave_gen.errors import OctaveError
+from octave_gen.formats.octave.arithmetic import square_root, tree_sum
+from octave_gen.formats.octave.codebook import LUT, LUT_MULT, LUT_ONE, thresholds
+from octave_gen.formats.octave.layout import Region, SlotLayout
+from octave_gen.formats.octave.packing import pack, unpack
+from octave_gen.formats.octave.rotation import rotate_forward, rotate_inverse
+
+RMS_FLOOR = 1e-12
+FP16_MAX = 65504.0
+INPUT_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def encode_block(x: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Steps 1-7 above: rotated values fp32 [..., n] -> (uint8 codes [..., n], fp16 scales [...])."""
+    table = torch.tensor(LUT[bits], dtype=torch.float32)
+    limits = torch.tensor(thresholds(bits), dtype=torch.float32)
+    ss = tree_sum(x * x)
+    finite = torch.isfinite(ss)
+    # a tensor as divisor: some devices turn a division by a number into a product
+    rms = square_root(ss / torch.full_like(ss, x.shape[-1])).clamp(min=RMS_FLOOR)
+    y = x / rms.unsqueeze(-1) * LUT_MULT[bits]
+    codes = torch.bucketize(y.contiguous(), limits)
+    dot = tree_sum(x * table[codes])
+    scale = torch.where(finite & (dot > 0), ss / dot * LUT_ONE, 0.0).clamp(max=FP16_MAX)
+    return torch.where(finite.unsqueeze(-1), codes, 0).to(torch.uint8), scale.to(torch.float16)
+
+
+def quantize(
+    key: Tensor, value: Tensor, layout: SlotLayout, k_signs: Tensor | None = None, v_signs: Tensor | None = None
+) -> Tensor:
+    """Slots of keys and values: fp16, bf16 or fp32 [..., head] each -> uint8 [..., slot_bytes].
+
+    k_signs, v_signs: int32 [head / 32]; the format's own when None. OctaveError for other shapes or dtypes.
+    """
+    for name, x in (("key", key), ("value", value)):
+        if x.dtype not in INPUT_DTYPES or x.shape[-1] != layout.head_size or x.shape != key.shape:
+            raise OctaveError(
+                f"{name} is {x.dtype} {list(x.shape)}, beside a key of {list(key.shape)}",
+                hint=f"both must be fp16, bf16 or fp32 of one shape [..., {layout.head_size}]",
+            )
+    rotated_k = rotate_forward(key.float(), layout.k_block_size, k_signs)
+    rotated_v = rotate_forward(value.float(), layout.v_block_size, v_signs)
+    slots = torch.zeros(*key.shape[:-1], layout.slot_bytes, dtype=torch.uint8)
+    k_blocks = rotated_k.reshape(*key.shape[:-1], layout.k_blocks, layout.k_block_size)
+    k_scales = []
+    for region, blocks in zip((layout.k_rotary, layout.k_rest), _split_k(k_blocks, layout), strict=True):
+        codes, scales = encode_block(blocks, region.bits)
+        _write(slots, region, pack(codes.flatten(-2), region.bits))
+        k_scales.append(scales)
+    codes, v_scale = encode_block(rotated_v, layout.v_bits)
+    _write(slots, layout.v, pack(codes, layout.v_bits))
+    _write(slots, layout.k_scales, torch.cat(k_scales, dim=-1).view(torch.uint8))
+    _write(slots, layout.v_scale, v_scale.unsqueeze(-1).view(torch.uint8))
+    return slots
+
+
+def dequantize(slots: Tensor, layout: SlotLayout, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """Keys and values in the rotated space: uint8 [..., slot_bytes] -> two [..., head] of dtype, fp32 or fp64.
+
+    LUT[code] * scale / 64 is exact in fp32 already: 7 and 11 significant bits, and subnormal scales reach 2**-24 only.
+    """
+    scales = _read(slots, layout.k_scales).contiguous().view(torch.float16).to(dtype)
+    v_scale = _read(slots, layout.v_scale).contiguous().view(torch.float16).to(dtype)
+    levels = torch.cat([_levels(slots, region, dtype) for region in (layout.k_rotary, layout.k_rest)], dim=-1)
+    k_blocks = levels.reshape(*slots.shape[:-1], layout.k_blocks, layout.k_block_size)
+    k = (k_blocks * scales.unsqueeze(-1) / LUT_ONE).flatten(-2)
+    return k, _levels(slots, layout.v, dtype) * v_scale / LUT_ONE
+
+
+def dequantize_unrotated(
+    slots: Tensor,
+    layout: SlotLayout,
+    dtype: torch.dtype = torch.float32,
+    k_signs: Tensor | None = None,
+    v_signs: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Keys and values as a model would see them: `dequantize`, then the inverse rotations in dtype."""
+    k, v = dequantize(slots, layout, dtype)
+    return rotate_inverse(k, layout.k_block_size, k_signs), rotate_inverse(v, layout.v_block_size, v_signs)
+
+
+def _split_k(blocks: Tensor, layout: SlotLayout) -> tuple[Tensor, Tensor]:
+    rotary_blocks = layout.rotary_dims // layout.k_block_size
+    return blocks[..., :rotary_blocks, :], blocks[..., rotary_blocks:, :]
+
+
+def _levels(slots: Tensor, region: Region, dtype: torch.dtype) -> Tensor:
+    codes = unpack(_read(slots, region), region.bits)
+    return torch.tensor(LUT[region.bits], dtype=dtype)[codes.to(torch.int32)]
+
+
+def _read(slots: Tensor, region: Region) -> Tensor:
+    return slots[..., region.offset : region.end]
+
+
+def _write(slots: Tensor, region: Region, packed: Tensor) -> None:
+    slots[..., region.offset : region.end] = packed

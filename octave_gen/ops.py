@@ -1,0 +1,32 @@
+"""``torch.ops.octave``: importing this module defines the ops.
+
+``cache_store(key, value, cache, slot_mapping, k_signs, v_signs, fmt)``
+    Rotates, quantizes and packs token i of key and value, fp16 or bf16 [tokens, kv_heads, head_size], into slot
+    slot_mapping[i] (int64 [tokens]; a negative one skips the token).
+``decode(out, query, cache, block_table, q_to_req, q_to_klen, mid_o, k_signs, v_signs, sm_scale, num_kv_splits, fmt,
+query_group, use_wmma)``
+    Attention of query, fp16 or bf16 [queries, q_heads, head_size], over the first q_to_klen[i] tokens of request
+    q_to_req[i] (int32 [queries]; klen 0 or a request out of range is padding and gives zeros) into out, of query's
+    shape and dtype. block_table: int32 [requests, blocks]. mid_o: fp32 workspace, at least ``workspace_shape(…)``.
+    query_group: consecutive queries that one workgroup serves. use_wmma: the chip's matrix tier, not the portable one.
+``rotate(x, signs, k_layout, inverse)``
+    Rotates x, fp16 or bf16 [tokens, heads, head_size], in place: blocks of 64 dims (k_layout) or the whole head.
+
+cache: uint8 [blocks, kv_heads, block_size, slot_bytes] of any strides that are multiples of 4 bytes; slot s is row
+s % block_size of block s // block_size. fmt: 3 octave_k3v3, 4 octave_k3v4, 19 octave_k3v3_compact; the rotary dims
+follow from slot_bytes. Signs: int32 [head_size / 32], ``sign_tensor(head_size)``.
+
+CPU tensors go to the reference. GPU tensors go to a kernel of a library that ``octave_gen.load`` has loaded. Arguments
+that do not fit, and a kernel that is not there, raise ``octave_gen.errors.OctaveError``.
+"""
+
+from __future__ import annotations
+
+from octave_gen.formats.octave.rotation import sign_tensor
+from octave_gen.kernels.splits import MAX_KV_SPLITS, workspace_bytes, workspace_shape
+from octave_gen.runtime.metadata import QueryMaps, map_capacity
+from octave_gen.runtime.registration import register
+
+__all__ = ["MAX_KV_SPLITS", "QueryMaps", "map_capacity", "sign_tensor", "workspace_bytes", "workspace_shape"]
+
+register()

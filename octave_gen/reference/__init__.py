@@ -1,0 +1,1 @@
+"""What the kernels do, in torch: store, rotate, paged decode, split partials and their reduction."""

@@ -1,0 +1,59 @@
+"""Which kernel of which loaded library serves a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from octave_gen.arch import ARCHS
+from octave_gen.errors import OctaveError, wrong_request
+from octave_gen.runtime.library import PORTABLE, Library, LoadedVariant, VariantKey
+from octave_gen.runtime.missing import missing_kernel
+
+
+class Registry:
+    """The loaded libraries. Where two hold the same variant, the one loaded last serves it."""
+
+    def __init__(self, libraries: Iterable[Library] = ()) -> None:
+        self._libraries: dict[str, Library] = {}
+        self._table: dict[VariantKey, tuple[Library, LoadedVariant]] = {}
+        for library in libraries:
+            self.add(library)
+
+    def add(self, library: Library) -> None:
+        """Adds a library; one whose namespace is known already changes nothing."""
+        if library.namespace not in self._libraries:
+            self._libraries[library.namespace] = library
+            self._table.update({variant.key: (library, variant) for variant in library.variants})
+
+    def library(self, namespace: str) -> Library | None:
+        return self._libraries.get(namespace)
+
+    @property
+    def libraries(self) -> tuple[Library, ...]:
+        """In the order in which they were loaded."""
+        return tuple(self._libraries.values())
+
+    def find(self, key: VariantKey) -> tuple[Library, LoadedVariant]:
+        """The kernel for ``key``; raises OctaveError naming what is nearest and the command that builds it."""
+        found = self._table.get(key)
+        if found is None:
+            raise missing_kernel(key, [variant for _, variant in self._table.values()])
+        return found
+
+
+REGISTRY = Registry()
+
+
+def decode_tier(arch: str, use_wmma: bool) -> str:
+    """The tier that ``use_wmma`` asks for: portable, or the chip's first other one; OctaveError where it has none."""
+    if not use_wmma:
+        return PORTABLE
+    chip = ARCHS.get(arch)
+    for tier in chip.tiers if chip else ():
+        if tier != PORTABLE:
+            return tier
+    raise no_matrix_tier(arch)
+
+
+def no_matrix_tier(where: str) -> OctaveError:
+    return wrong_request(f"there is no matrix tier for {where}", where="use_wmma", hint="pass use_wmma=False")

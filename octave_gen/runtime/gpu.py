@@ -1,0 +1,168 @@
+"""The ops on GPU tensors: checks, the kernel that serves the call, its launch on the current stream.
+
+Nothing here allocates on the device or waits for it. A kernel's code object is loaded at its first launch, which a
+graph capture does not allow: launch each kernel once before capturing.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from octave_gen.arch import parse_target_id
+from octave_gen.errors import OctaveError
+from octave_gen.runtime import launch
+from octave_gen.runtime.checks import QUERY_DTYPES, check_cache_store, check_decode, check_rotate, dtype_of_fmt
+from octave_gen.runtime.dispatch import REGISTRY, Registry, decode_tier
+from octave_gen.runtime.library import PORTABLE, VariantKey
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where launches go: a chip, a raw hipStream_t, and the libraries to choose from.
+
+    The ops make it of their tensors' device; given explicitly, it lets CPU tensors go through the launch path.
+    """
+
+    arch: str
+    stream: int
+    registry: Registry = REGISTRY
+    device: torch.device | None = None
+
+    def current(self) -> AbstractContextManager[object]:
+        """Makes the device the current one, as HIP's launches ask for."""
+        return nullcontext() if self.device is None else torch.cuda.device(self.device)
+
+
+@cache
+def arch_of_device(index: int) -> str:
+    """The arch of GPU ``index``; OctaveError when it is no AMD GPU."""
+    if torch.version.hip is None:
+        raise OctaveError(
+            f"the GPU kernels are for AMD GPUs, and this torch ({torch.__version__}) is built for another vendor's",
+            where=f"cuda:{index}",
+            hint="install torch's ROCm build, or pass CPU tensors for the reference",
+        )
+    return parse_target_id(torch.cuda.get_device_properties(index).gcnArchName).arch
+
+
+def place_of(device: torch.device) -> Place:
+    """The device's arch and its current stream."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return Place(arch_of_device(index), torch.cuda.current_stream(device).cuda_stream, device=device)
+
+
+def cache_store(
+    key: Tensor,
+    value: Tensor,
+    cache: Tensor,
+    slot_mapping: Tensor,
+    k_signs: Tensor,
+    v_signs: Tensor,
+    fmt: int,
+    *,
+    place: Place | None = None,
+) -> None:
+    layout = check_cache_store(key, value, cache, slot_mapping, k_signs, v_signs, fmt)
+    place = place or place_of(key.device)
+    library, variant = place.registry.find(
+        VariantKey(
+            arch=place.arch,
+            kind="store",
+            tier=PORTABLE,
+            query_dtype=QUERY_DTYPES[key.dtype],
+            head_size=layout.head_size,
+            cache_dtype=dtype_of_fmt(fmt).name,
+            slot_bytes=layout.slot_bytes,
+        )
+    )
+    made = launch.store_launch(variant, key, value, cache, slot_mapping, k_signs, v_signs)
+    with place.current():
+        launch.submit(library, made, place.stream)
+
+
+def rotate(x: Tensor, signs: Tensor, k_layout: bool, inverse: bool, *, place: Place | None = None) -> None:
+    check_rotate(x, signs)
+    place = place or place_of(x.device)
+    library, variant = place.registry.find(
+        VariantKey(
+            arch=place.arch, kind="rotate", tier=PORTABLE, query_dtype=QUERY_DTYPES[x.dtype], head_size=x.shape[2]
+        )
+    )
+    made = launch.rotate_launch(variant, x, signs, k_layout, inverse)
+    with place.current():
+        launch.submit(library, made, place.stream)
+
+
+def decode(
+    out: Tensor,
+    query: Tensor,
+    cache: Tensor,
+    block_table: Tensor,
+    q_to_req: Tensor,
+    q_to_klen: Tensor,
+    mid_o: Tensor,
+    k_signs: Tensor,
+    v_signs: Tensor,
+    sm_scale: float,
+    num_kv_splits: int,
+    fmt: int,
+    query_group: int,
+    use_wmma: bool,
+    *,
+    place: Place | None = None,
+) -> None:
+    """decode, then reduce, on one stream; both kernels are found before the first is launched."""
+    layout = check_decode(
+        out,
+        query,
+        cache,
+        block_table,
+        q_to_req,
+        q_to_klen,
+        mid_o,
+        k_signs,
+        v_signs,
+        sm_scale,
+        num_kv_splits,
+        fmt,
+        query_group,
+    )
+    place = place or place_of(query.device)
+    dtype = QUERY_DTYPES[query.dtype]
+    decode_library, decode_variant = place.registry.find(
+        VariantKey(
+            arch=place.arch,
+            kind="decode",
+            tier=decode_tier(place.arch, use_wmma),
+            query_dtype=dtype,
+            head_size=layout.head_size,
+            cache_dtype=dtype_of_fmt(fmt).name,
+            slot_bytes=layout.slot_bytes,
+            gqa_group=query.shape[1] // cache.shape[1],
+            query_group=query_group,
+        )
+    )
+    reduce_library, reduce_variant = place.registry.find(
+        VariantKey(arch=place.arch, kind="reduce", tier=PORTABLE, query_dtype=dtype, head_size=layout.head_size)
+    )
+    partials = launch.decode_launch(
+        decode_variant,
+        query,
+        cache,
+        block_table,
+        q_to_req,
+        q_to_klen,
+        mid_o,
+        k_signs,
+        sm_scale,
+        num_kv_splits,
+    )
+    merge = launch.reduce_launch(reduce_variant, mid_o, out, v_signs, num_kv_splits)
+    with place.current():
+        launch.submit(decode_library, partials, place.stream)
+        launch.submit(reduce_library, merge, place.stream)

@@ -1,0 +1,176 @@
+"""From tensors to launches: symbol, grid and packed kernel arguments, without a GPU; then the op that submits them.
+
+The functions that make a :class:`Launch` need of a tensor only what :class:`TensorLike` names, so an interpreter of
+code objects can be driven by them too. They trust their arguments: `checks` comes first.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from octave_gen.errors import OctaveError
+from octave_gen.kernels.base import pack_arguments
+from octave_gen.runtime.library import Library, LoadedVariant
+
+MAX_GRID_THREADS = 2**32 - 1
+"""Threads of a grid's x dimension that the AQL dispatch packet can count."""
+MAX_GRID_YZ = 65535
+
+
+class TensorLike(Protocol):
+    """A tensor as launches see it; ``stride()`` in elements."""
+
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+    def data_ptr(self) -> int: ...
+
+    def stride(self) -> Sequence[int]: ...
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. grid: workgroups; threads: of a workgroup, in x; kernargs: the packed kernarg segment."""
+
+    symbol: str
+    grid: tuple[int, int, int]
+    threads: int
+    kernargs: bytes
+
+
+def store_launch(
+    variant: LoadedVariant,
+    key: TensorLike,
+    value: TensorLike,
+    cache: TensorLike,
+    slot_mapping: TensorLike,
+    k_signs: TensorLike,
+    v_signs: TensorLike,
+) -> Launch:
+    """cache_store of the first ``len(slot_mapping)`` tokens of key and value."""
+    tokens = slot_mapping.shape[0]
+    return _launch(
+        variant,
+        {"tokens": tokens, "kv_heads": cache.shape[1]},
+        {
+            **_pointers(key=key, value=value, cache=cache, slot_mapping=slot_mapping, k_signs=k_signs, v_signs=v_signs),
+            **_strides(key, "key_token_stride", "key_head_stride"),
+            **_strides(value, "value_token_stride", "value_head_stride"),
+            **_strides(cache, "cache_block_stride", "cache_head_stride", "cache_row_stride"),
+            "num_tokens": tokens,
+            "block_size": cache.shape[2],
+        },
+    )
+
+
+def rotate_launch(variant: LoadedVariant, x: TensorLike, signs: TensorLike, k_layout: bool, inverse: bool) -> Launch:
+    """rotate of x [tokens, heads, head_size] in place."""
+    return _launch(
+        variant,
+        {"tokens": x.shape[0], "heads": x.shape[1]},
+        {
+            **_pointers(x=x, signs=signs),
+            **_strides(x, "token_stride", "head_stride"),
+            "num_tokens": x.shape[0],
+            "k_layout": int(k_layout),
+            "inverse": int(inverse),
+        },
+    )
+
+
+def decode_launch(
+    variant: LoadedVariant,
+    query: TensorLike,
+    cache: TensorLike,
+    block_table: TensorLike,
+    q_to_req: TensorLike,
+    q_to_klen: TensorLike,
+    mid_o: TensorLike,
+    k_signs: TensorLike,
+    sm_scale: float,
+    num_kv_splits: int,
+) -> Launch:
+    """The first half of the decode op: the partials of every KV split into mid_o."""
+    return _launch(
+        variant,
+        {"queries": query.shape[0], "kv_heads": cache.shape[1], "kv_splits": num_kv_splits},
+        {
+            **_pointers(
+                query=query,
+                cache=cache,
+                block_table=block_table,
+                q_to_req=q_to_req,
+                q_to_klen=q_to_klen,
+                mid_o=mid_o,
+                k_signs=k_signs,
+            ),
+            **_strides(query, "query_token_stride", "query_head_stride"),
+            **_strides(cache, "cache_block_stride", "cache_head_stride", "cache_row_stride"),
+            **_strides(block_table, "block_table_stride"),
+            **_strides(mid_o, "mid_token_stride", "mid_head_stride", "mid_split_stride"),
+            "num_queries": query.shape[0],
+            "num_requests": block_table.shape[0],
+            "block_size": cache.shape[2],
+            "num_kv_splits": num_kv_splits,
+            "sm_scale": sm_scale,
+        },
+    )
+
+
+def reduce_launch(
+    variant: LoadedVariant, mid_o: TensorLike, out: TensorLike, v_signs: TensorLike, num_kv_splits: int
+) -> Launch:
+    """The second half of the decode op: mid_o's partials merged into out."""
+    return _launch(
+        variant,
+        {"queries": out.shape[0], "heads": out.shape[1]},
+        {
+            **_pointers(mid_o=mid_o, out=out, v_signs=v_signs),
+            **_strides(mid_o, "mid_token_stride", "mid_head_stride", "mid_split_stride"),
+            **_strides(out, "out_token_stride", "out_head_stride"),
+            "num_heads": out.shape[1],
+            "num_kv_splits": num_kv_splits,
+        },
+    )
+
+
+def submit(library: Library, launch: Launch, stream: int) -> None:
+    """Launches on ``stream`` (a raw hipStream_t) of the current device; a grid without workgroups does nothing.
+
+    Raises OctaveError with the driver's word when there is no HIP runtime, no GPU, or the launch fails.
+    """
+    if 0 in launch.grid:
+        return
+    kernargs = torch.frombuffer(bytearray(launch.kernargs), dtype=torch.uint8)
+    operator = getattr(torch.ops, library.namespace).launch
+    try:
+        operator(kernargs, launch.symbol, list(launch.grid), launch.threads, stream)
+    except RuntimeError as error:
+        raise OctaveError(str(error), where=launch.symbol) from error
+
+
+def _launch(variant: LoadedVariant, counts: Mapping[str, int], values: Mapping[str, int | float]) -> Launch:
+    grid, threads = variant.geometry.workgroups(counts), variant.geometry.threads
+    if grid[0] * threads > MAX_GRID_THREADS or max(grid[1:]) > MAX_GRID_YZ:
+        sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise OctaveError(f"a grid of {grid} workgroups cannot be launched ({sizes})", where=variant.name)
+    try:
+        kernargs = pack_arguments(variant.arguments, values)
+    except (struct.error, OverflowError) as error:
+        shown = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise OctaveError(f"a kernel argument does not fit its type: {error}: {shown}", where=variant.name) from error
+    return Launch(variant.symbol, grid, threads, kernargs)
+
+
+def _pointers(**tensors: TensorLike) -> dict[str, int]:
+    return {name: tensor.data_ptr() for name, tensor in tensors.items()}
+
+
+def _strides(tensor: TensorLike, *names: str) -> dict[str, int]:
+    """The strides of the leading dims, one for each name."""
+    return dict(zip(names, tensor.stride(), strict=False))

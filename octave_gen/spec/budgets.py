@@ -1,0 +1,151 @@
+"""The ``[[budget]]`` tables of a spec: their values, and that exactly one of them selects each variant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+from octave_gen.arch import ARCHS
+from octave_gen.kernels import KINDS
+from octave_gen.kernels.base import KernelKind
+from octave_gen.spec.fields import RESOURCES, SELECTORS, Checked, check_table
+from octave_gen.spec.model import Budget, BudgetRule
+from octave_gen.spec.report import Problem
+
+GROUP_KEYS = {"gqa_groups": "gqa_group", "query_groups": "query_group"}
+"""The group selectors of a budget, which are keys of the spec too, and the fields of a Shape that they select by."""
+
+Cell = tuple[int | None, int | None]
+"""A gqa_group and a query_group; None where a kernel does not depend on it."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What one budget selects; None where it cannot be known because the key is wrong."""
+
+    key: str
+    kernel: str | None
+    arch: str | None
+    groups: tuple[frozenset[int] | None, frozenset[int] | None]
+
+    def certain(self, kind: KernelKind) -> bool:
+        """Whether all is known that decides which variants of ``kind`` the budget selects."""
+        pairs = zip(self.groups, GROUP_KEYS.values(), strict=True)
+        known = all(groups is not None or field not in kind.fields for groups, field in pairs)
+        return known and self.kernel == kind.name and self.arch is not None
+
+    def may_select(self, kernel: str, arch: str, cell: Cell) -> bool:
+        """Whether the budget selects the cell, or could if the mistakes in it were corrected."""
+        in_groups = (
+            known is None or value is None or value in known for known, value in zip(self.groups, cell, strict=True)
+        )
+        return self.kernel in (kernel, None) and self.arch in (arch, None) and all(in_groups)
+
+
+def check_budgets(spec: Checked) -> tuple[list[BudgetRule], list[Problem]]:
+    """The rules of a spec whose own keys are checked, and every problem; the rules are complete without problems."""
+    rules: list[BudgetRule] = []
+    problems: list[Problem] = []
+    selections: list[Selection] = []
+    for index, table in enumerate(spec.values.get("budget", [])):
+        rule, selection, found = _check_budget(table, f"budget[{index}]", spec)
+        rules += [rule] if rule else []
+        selections.append(selection)
+        problems += found
+    if "budget" in spec.values:
+        problems += _coverage(selections, spec)
+    return rules, problems
+
+
+def _check_budget(
+    table: Mapping[str, Any], key: str, spec: Checked
+) -> tuple[BudgetRule | None, Selection, list[Problem]]:
+    chip = ARCHS.get(table["arch"]) if isinstance(table.get("arch"), str) else None
+    fields = (*SELECTORS, *(resource.field(chip) for resource in RESOURCES))
+    checked = check_table(table, fields, prefix=f"{key}.")
+    values = checked.values
+    kernel, arch = values.get("kernel"), values.get("arch")
+    about = f"{kernel} on {arch}" if kernel and arch else None
+    found = [*checked.problems, *_contradictions(values, key, spec)]
+    selection = Selection(key, kernel, arch, _groups(checked, spec))
+    if found:
+        return None, selection, [Problem(p.key, p.what, p.allowed, p.fix, about) for p in found]
+    bounds = {resource.key: values[resource.key] for resource in RESOURCES if resource.key in values}
+    groups = {name: tuple(values.get(name, ())) for name in GROUP_KEYS}
+    return BudgetRule(kernel=str(kernel), arch=str(arch), budget=Budget(**bounds), **groups), selection, []
+
+
+def _contradictions(values: Mapping[str, Any], key: str, spec: Checked) -> Iterator[Problem]:
+    """What is right by itself and impossible with the rest of the budget or of the spec."""
+    kernel, arch, known_archs = values.get("kernel"), values.get("arch"), spec.values.get("archs")
+    if arch and known_archs and arch not in known_archs:
+        yield Problem(f"{key}.arch", f"the spec does not name {arch} in archs", ", ".join(known_archs))
+    for name, field in GROUP_KEYS.items():
+        if name not in values:
+            continue
+        if kernel and field not in KINDS[kernel].fields:
+            yield Problem(f"{key}.{name}", f"{kernel} kernels do not depend on {field}", fix="leave the key out")
+        elif name in spec.values:
+            known = spec.values[name]
+            for index, value in enumerate(values[name]):
+                if value not in known:
+                    what = f"the spec does not name {value} in {name}"
+                    yield Problem(f"{key}.{name}[{index}]", what, ", ".join(map(str, known)))
+    if values.get("agprs", 0) > values.get("vgprs", float("inf")):
+        yield Problem(f"{key}.agprs", "more than vgprs, which counts the AGPRs too", f"0 to {values['vgprs']}")
+
+
+def _groups(budget: Checked, spec: Checked) -> tuple[frozenset[int] | None, frozenset[int] | None]:
+    """The gqa_groups and query_groups that a budget selects: its own, or without them all of the spec's."""
+
+    def of(name: str) -> frozenset[int] | None:
+        if name in budget.doubtful:
+            return None
+        groups = budget.values.get(name, spec.values.get(name))
+        return frozenset(groups) if groups else None
+
+    return of("gqa_groups"), of("query_groups")
+
+
+def _coverage(selections: Sequence[Selection], spec: Checked) -> Iterator[Problem]:
+    """Variants that no budget or more than one selects, as far as the keys they depend on are right."""
+    for kind, arch in product(KINDS.values(), spec.values.get("archs", ())):
+        if any(name not in spec.values for name, field in GROUP_KEYS.items() if field in kind.fields):
+            continue
+        cells = _cells(kind, spec)
+        what = f"{kind.name} on {arch}"
+        missing = [c for c in cells if not any(s.may_select(kind.name, arch, c) for s in selections)]
+        if missing:
+            fix = f'add a [[budget]] with kernel = "{kind.name}", arch = "{arch}"'
+            yield Problem("budget", f"none selects {what}{_which(missing, cells)}", fix=fix)
+        certain = [s for s in selections if s.certain(kind) and s.arch == arch]
+        for one, other in combinations(certain, 2):
+            both = [c for c in cells if one.may_select(kind.name, arch, c) and other.may_select(kind.name, arch, c)]
+            if both:
+                fix = "narrow or remove one: exactly one budget selects a variant"
+                yield Problem(other.key, f"selects {what}{_which(both, cells)}, as {one.key} does", fix=fix)
+
+
+def _cells(kind: KernelKind, spec: Checked) -> list[Cell]:
+    gqa, query = (spec.values[name] if field in kind.fields else (None,) for name, field in GROUP_KEYS.items())
+    return list(product(gqa, query))
+
+
+def _which(some: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """``, gqa_group 3, 8 with query_group 1`` for a part of the cells, nothing for all of them."""
+    if len(some) == len(cells):
+        return ""
+    by_query: dict[int | None, list[int | None]] = {}
+    for gqa, query in some:
+        by_query.setdefault(query, []).append(gqa)
+    by_gqa: dict[tuple[int | None, ...], list[int | None]] = {}
+    for query, groups in by_query.items():
+        by_gqa.setdefault(tuple(groups), []).append(query)
+    parts = (f"gqa_group {_list(groups)} with query_group {_list(queries)}" for groups, queries in by_gqa.items())
+    return ", " + " and ".join(parts)
+
+
+def _list(values: Sequence[int | None]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,144 @@
+"""The keys of a spec of edition 1 as data, and the check of a table against them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from octave_gen import arch
+from octave_gen.arch import Arch
+from octave_gen.errors import did_you_mean
+from octave_gen.formats import CACHE_DTYPES, FAMILIES
+from octave_gen.formats.octave.layout import BLOCK_DIMS, MAX_HEAD_SIZE
+from octave_gen.kernels import KINDS
+from octave_gen.kernels.base import SCALARS
+from octave_gen.spec.report import Problem, show_key
+from octave_gen.spec.unsupported import unsupported
+from octave_gen.spec.values import Check, Integer, ListOf, Tables, Word
+
+EDITION = 1
+MAX_GROUP = 16
+
+
+@dataclass(frozen=True)
+class Field:
+    """A key and what it can hold. ``fix``: what to write where the key is missing or wrong."""
+
+    key: str
+    check: Check
+    required: bool = True
+    fix: str | None = None
+
+
+def _arch_refusal(name: str) -> str | None:
+    """The reason for a chip that octave-gen knows and does not support."""
+    reason = arch.UNSUPPORTED.get(name)
+    return f"{name} is not supported: {reason}" if reason else None
+
+
+_DIMS = Integer(BLOCK_DIMS, MAX_HEAD_SIZE, multiple=BLOCK_DIMS)
+_GROUPS = Integer(1, MAX_GROUP)
+_ARCH = Word("arch", tuple(arch.ARCHS), refusal=_arch_refusal)
+
+FIELDS = (
+    Field("edition", Integer(EDITION, EDITION), fix=f"write edition = {EDITION} as the first line"),
+    Field("family", Word("format family", tuple(FAMILIES))),
+    Field("cache_dtypes", ListOf(Word("cache dtype", tuple(CACHE_DTYPES)))),
+    Field("head_size", _DIMS),
+    Field("rotary_dims", _DIMS),
+    Field("gqa_groups", ListOf(_GROUPS)),
+    Field("query_groups", ListOf(_GROUPS)),
+    Field("query_dtypes", ListOf(Word("query dtype", tuple(SCALARS)))),
+    Field("archs", ListOf(_ARCH)),
+    Field("budget", Tables(), fix="write a [[budget]] for every kernel on every arch of the spec"),
+)
+
+_EVERY = "leave the key out to select every group"
+SELECTORS = (
+    Field("kernel", Word("kernel", tuple(KINDS))),
+    Field("arch", _ARCH),
+    Field("gqa_groups", ListOf(_GROUPS, if_empty=_EVERY), required=False),
+    Field("query_groups", ListOf(_GROUPS, if_empty=_EVERY), required=False),
+)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A bound of a budget: a field of ``model.Budget``, its least value, and the most a chip has (None: no limit)."""
+
+    key: str
+    low: int
+    most: Callable[[Arch], int | None]
+    required: bool = True
+
+    def field(self, chip: Arch | None) -> Field:
+        """The key and its range on ``chip``; on a chip that is not known only the type and the least value count."""
+        bounds = Integer(self.low, self.most(chip), chip=chip.name) if chip else Integer(self.low)
+        return Field(self.key, bounds, self.required)
+
+
+RESOURCES = (
+    Resource("vgprs", 1, lambda chip: chip.max_vgprs),
+    Resource("agprs", 0, lambda chip: chip.max_vgprs // 2 if chip.unified_registers else 0),
+    Resource("sgprs", 1, lambda chip: chip.max_sgprs),
+    Resource("lds_bytes", 0, lambda chip: chip.max_workgroup_lds),
+    Resource("occupancy", 1, lambda chip: chip.max_waves_per_simd),
+    Resource("vgpr_spills", 0, lambda chip: None, required=False),
+    Resource("sgpr_spills", 0, lambda chip: None, required=False),
+    Resource("scratch_bytes", 0, lambda chip: None, required=False),
+)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A table after its check. ``values``: the keys whose value is right. ``doubtful``: keys that are wrong, missing or
+    misspelt; what depends on them is not judged, so that one mistake is reported once."""
+
+    values: Mapping[str, Any]
+    doubtful: frozenset[str]
+    problems: tuple[Problem, ...]
+
+
+def check_table(table: Mapping[str, Any], fields: Sequence[Field], prefix: str = "") -> Checked:
+    """Checks the keys of ``table`` against ``fields``: unknown ones first, then each field in order.
+
+    prefix: what stands before a key in the report, such as ``budget[2].``.
+    """
+    problems, misspelt = _unknown_keys(table, tuple(field.key for field in fields), prefix)
+    values: dict[str, Any] = {}
+    doubtful = set(misspelt)
+    for field in fields:
+        found = [replace(p, fix=p.fix or field.fix) for p in _field_problems(table, field, prefix, misspelt)]
+        problems += found
+        if found:
+            doubtful.add(field.key)
+        elif field.key in table:
+            values[field.key] = table[field.key]
+    return Checked(values, frozenset(doubtful), tuple(problems))
+
+
+def _field_problems(table: Mapping[str, Any], field: Field, prefix: str, misspelt: set[str]) -> Iterator[Problem]:
+    if field.key in table:
+        yield from field.check.problems(prefix + field.key, table[field.key])
+    elif field.required and field.key not in misspelt:
+        yield Problem(prefix + field.key, "missing", field.check.allowed)
+
+
+def _unknown_keys(table: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> tuple[list[Problem], set[str]]:
+    """The problems of unknown keys, and the known keys that they probably stand for."""
+    problems: list[Problem] = []
+    misspelt: set[str] = set()
+    for key in table:
+        if key in known:
+            continue
+        reason = None if prefix else unsupported(key)
+        if reason:
+            problems.append(Problem(show_key(key), reason))
+            continue
+        absent = tuple(k for k in known if k not in table and k not in misspelt)
+        misspelt.update(get_close_matches(key.lower(), absent, n=1))
+        near = did_you_mean(key.lower(), absent, limit=1) or did_you_mean(key.lower(), known)
+        problems.append(Problem(prefix + show_key(key), f"unknown key{near}", ", ".join(known)))
+    return problems, misspelt

@@ -1,0 +1,81 @@
+// The device vocabulary of the kernels, on clang's builtins alone: no ROCm header is needed.
+// Given by the generated file: OCTAVE_WAVE_SIZE (lanes of a wave on the target).
+#pragma once
+
+using int8_t = __INT8_TYPE__;
+using uint8_t = __UINT8_TYPE__;
+using uint16_t = __UINT16_TYPE__;
+using int32_t = __INT32_TYPE__;
+using uint32_t = __UINT32_TYPE__;
+using int64_t = __INT64_TYPE__;
+
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+
+#define OCTAVE_MEMBER inline __attribute__((device, always_inline))
+#define OCTAVE_DEVICE static OCTAVE_MEMBER
+#define OCTAVE_KERNEL(threads) __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads)))
+
+namespace octave {
+
+inline constexpr int kWaveSize = OCTAVE_WAVE_SIZE;
+
+using float2 = float __attribute__((ext_vector_type(2)));
+using float4 = float __attribute__((ext_vector_type(4)));
+using int4 = int32_t __attribute__((ext_vector_type(4)));
+
+OCTAVE_DEVICE int thread_index() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
+OCTAVE_DEVICE int lane_index() { return thread_index() % kWaveSize; }
+// Tells the compiler that a value is the same in all lanes of a wave.
+OCTAVE_DEVICE int uniform(int value) { return __builtin_amdgcn_readfirstlane(value); }
+OCTAVE_DEVICE int wave_index() { return uniform(thread_index() / kWaveSize); }
+OCTAVE_DEVICE int workgroup_x() { return static_cast<int>(__builtin_amdgcn_workgroup_id_x()); }
+OCTAVE_DEVICE int workgroup_y() { return static_cast<int>(__builtin_amdgcn_workgroup_id_y()); }
+OCTAVE_DEVICE int workgroup_z() { return static_cast<int>(__builtin_amdgcn_workgroup_id_z()); }
+
+// All waves of the workgroup arrive, and see each other's LDS writes.
+OCTAVE_DEVICE void workgroup_barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+}
+
+// Orders LDS writes of a wave before its own later reads; no other wave is waited for.
+OCTAVE_DEVICE void wave_fence() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront", "local");
+  __builtin_amdgcn_wave_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront", "local");
+}
+
+template <class To, class From>
+OCTAVE_DEVICE To bit_cast(From value) {
+  return __builtin_bit_cast(To, value);
+}
+
+// A load from an address that need not be aligned to the type.
+template <class T>
+OCTAVE_DEVICE T load(const void *address) {
+  T value;
+  __builtin_memcpy(&value, address, sizeof(T));
+  return value;
+}
+
+OCTAVE_DEVICE constexpr int min(int a, int b) { return a < b ? a : b; }
+OCTAVE_DEVICE constexpr int max(int a, int b) { return a > b ? a : b; }
+
+inline constexpr float kInfinity = __builtin_inff();
+
+// 2^x.
+OCTAVE_DEVICE float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
+
+// c + Σ a_i·b_i over four signed bytes.
+OCTAVE_DEVICE int32_t dot4(int32_t a, int32_t b, int32_t c) {
+#if defined(__GFX11__)
+  return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
+#else
+  return __builtin_amdgcn_sdot4(a, b, c, false);
+#endif
+}
+
+}  // namespace octave

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import itertools
+import math
+import re
+
+import pytest
+
+from octave_gen.formats.octave import OCTAVE, codebook
+from octave_gen.formats.octave.codebook import LUT, LUT_MULT, lloyd_max, lookup_dwords, thresholds
+
+
+@pytest.mark.parametrize(("levels", "distortion"), [(2, 0.363380), (4, 0.117482), (8, 0.034548), (16, 0.009501)])
+def test_lloyd_max_distortion(levels: int, distortion: float) -> None:
+    centroids, measured = lloyd_max(levels)
+    assert measured == pytest.approx(distortion, abs=5e-7)
+    assert centroids == sorted(centroids)
+    assert centroids == [-c for c in reversed(centroids)]
+
+
+def test_lloyd_max_of_two_levels_is_the_half_normal_mean() -> None:
+    assert lloyd_max(2)[0][1] == pytest.approx(math.sqrt(2 / math.pi), abs=1e-12)
+
+
+@pytest.mark.parametrize("bits", [3, 4])
+def test_tables_are_the_rounded_centroids(bits: int) -> None:
+    centroids, _ = lloyd_max(2**bits)
+    assert LUT_MULT[bits] == math.floor(127 / centroids[-1])
+    assert list(LUT[bits]) == [round(LUT_MULT[bits] * c) for c in centroids]
+    off = max(abs(LUT_MULT[bits] * c - entry) for c, entry in zip(centroids, LUT[bits], strict=True))
+    assert off == pytest.approx({3: 0.461, 4: 0.430}[bits], abs=5e-4)
+
+
+@pytest.mark.parametrize("bits", [3, 4])
+def test_int8_loses_under_two_thousandths_of_the_exact_codebook(bits: int) -> None:
+    # mean squared error of the table in float64, by the moments of a normal variable within each cell
+    def tail(x: float) -> float:
+        return math.erfc(x / math.sqrt(2)) / 2
+
+    def pdf(x: float) -> float:
+        return math.exp(-x * x / 2) / math.sqrt(2 * math.pi) if math.isfinite(x) else 0.0
+
+    edges = [-math.inf, *(t / LUT_MULT[bits] for t in thresholds(bits)), math.inf]
+    error = 1.0
+    for (a, b), entry in zip(itertools.pairwise(edges), LUT[bits], strict=True):
+        level = entry / LUT_MULT[bits]
+        error += level * level * (tail(a) - tail(b)) - 2 * level * (pdf(a) - pdf(b))
+    assert 1 < error / lloyd_max(2**bits)[1] < 1.002
+
+
+def test_tables_as_published() -> None:
+    assert LUT[3][4:] == (14, 45, 79, 127)
+    assert LUT[4][8:] == (6, 18, 30, 43, 58, 74, 95, 126)
+    for table in LUT.values():
+        assert table == tuple(-v for v in reversed(table))
+    assert thresholds(3) == (-103, -62, -29.5, 0, 29.5, 62, 103)
+    assert thresholds(4)[7:] == (0, 12, 24, 36.5, 50.5, 66, 84.5, 110.5)
+    assert thresholds(4) == tuple(-t for t in reversed(thresholds(4)))
+
+
+@pytest.mark.parametrize("bits", [3, 4])
+def test_dwords_look_up_every_code_as_v_perm_b32_does(bits: int) -> None:
+    def v_perm_b32(src0: int, src1: int, selector: int) -> list[int]:
+        source = (src0 << 32 | src1).to_bytes(8, "little")  # selector values 0-3 pick src1, 4-7 src0
+        return [source[selector >> 8 * i & 0xFF] for i in range(4)]
+
+    dwords = lookup_dwords(bits)
+    for first in range(0, 2**bits, 4):
+        selector = int.from_bytes(bytes((first + i) % 8 for i in range(4)), "little")
+        low, high = dwords[first // 8 * 2 : first // 8 * 2 + 2]
+        picked = [byte - 256 if byte > 127 else byte for byte in v_perm_b32(high, low, selector)]
+        assert picked == list(LUT[bits][first : first + 4])
+
+
+def test_template_constants() -> None:
+    constants = codebook.template_constants()
+    assert constants == OCTAVE.template_constants()
+    assert list(constants)[:3] == ["lut_one", "lut3_mult", "lut4_mult"]
+    assert (constants["lut_one"], constants["lut3_mult"], constants["lut4_mult"]) == (64, 59, 46)
+    assert (constants["lut3_lo"], constants["lut3_hi"]) == lookup_dwords(3)
+    assert tuple(constants[f"lut4_dword{i}"] for i in range(4)) == lookup_dwords(4)
+
+
+def test_c_constants_carry_numbers_and_tables() -> None:
+    text = OCTAVE.c_constants()
+    assert text.startswith("static constexpr int kLutOne = 64;\n")
+    hexes = [int(h, 16) for h in re.findall(r"= 0x([0-9a-f]{8})u;", text)]
+    assert hexes == [*lookup_dwords(3), *lookup_dwords(4)]
+    for bits in (3, 4):
+        table = re.search(rf"signed char kLut{bits}\[{2**bits}\] = {{(.*)}};", text)
+        limits = re.search(rf"float kThresholds{bits}\[{2**bits - 1}\] = {{(.*)}};", text)
+        assert table is not None
+        assert limits is not None
+        assert tuple(map(int, table[1].split(", "))) == LUT[bits]
+        assert tuple(float(limit.rstrip("f")) for limit in limits[1].split(", ")) == thresholds(bits)

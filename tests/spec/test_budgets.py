@@ -1,0 +1,339 @@
+"""The budgets of a spec: values, limits of the chips, and that exactly one selects each variant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from octave_gen.arch import ARCHS
+from octave_gen.kernels import KINDS
+from octave_gen.spec.budgets import GROUP_KEYS
+from octave_gen.spec.fields import RESOURCES, SELECTORS
+from octave_gen.spec.model import Budget, Spec
+
+Report = Callable[[str], list[str]]
+Text = Callable[..., str]
+
+STORE, ROTATE, DECODE, REDUCE = range(4)
+KERNELS = "    allowed: store, rotate, decode, reduce"
+KEYS = (
+    "    allowed: kernel, arch, gqa_groups, query_groups, vgprs, agprs, sgprs, lds_bytes, occupancy, vgpr_spills, "
+    "sgpr_spills, scratch_bytes"
+)
+EVERY = "    fix: leave the key out to select every group"
+ONE = "    fix: narrow or remove one: exactly one budget selects a variant"
+BOTH = {"archs": '["gfx942", "gfx1100"]'}
+ON_GFX1100 = {"arch": '"gfx1100"', "sgprs": "106"}
+
+
+def _add(kernel: str, arch: str = "gfx942") -> str:
+    return f'    fix: add a [[budget]] with kernel = "{kernel}", arch = "{arch}"'
+
+
+SINGLE = {
+    "unknown key": (
+        {"vgpr_spill": "1"},
+        ["  budget[2].vgpr_spill (decode on gfx942): unknown key (did you mean vgpr_spills?)", KEYS],
+    ),
+    "misspelt key": (
+        {"vgprs": None, "vgpr": "128"},
+        ["  budget[2].vgpr (decode on gfx942): unknown key (did you mean vgprs?)", KEYS],
+    ),
+    "misspelt selector covers what it may mean": (
+        {"gqa_group": "[1]"},
+        ["  budget[2].gqa_group (decode on gfx942): unknown key (did you mean gqa_groups?)", KEYS],
+    ),
+    "refused only as a key of the spec": (
+        {"sliding_window": "1"},
+        ["  budget[2].sliding_window (decode on gfx942): unknown key", KEYS],
+    ),
+    "missing": ({"occupancy": None}, ["  budget[2].occupancy (decode on gfx942): missing", "    allowed: 1 to 8"]),
+    "string": (
+        {"vgprs": '"128"'},
+        ['  budget[2].vgprs (decode on gfx942): expected an integer, got the string "128"', "    allowed: 1 to 512"],
+    ),
+    "bool": (
+        {"vgpr_spills": "false"},
+        [
+            "  budget[2].vgpr_spills (decode on gfx942): expected an integer, got the boolean false",
+            "    allowed: 0 or more",
+        ],
+    ),
+    "float": (
+        {"occupancy": "1.5"},
+        ["  budget[2].occupancy (decode on gfx942): expected an integer, got the float 1.5", "    allowed: 1 to 8"],
+    ),
+    "no registers": (
+        {"vgprs": "0"},
+        ["  budget[2].vgprs (decode on gfx942): 0 is out of range", "    allowed: 1 to 512"],
+    ),
+    "negative": (
+        {"scratch_bytes": "-1"},
+        ["  budget[2].scratch_bytes (decode on gfx942): -1 is out of range", "    allowed: 0 or more"],
+    ),
+    "more than the chip has": (
+        {"lds_bytes": "65537"},
+        ["  budget[2].lds_bytes (decode on gfx942): 65537 is more than gfx942 has", "    allowed: 0 to 65536"],
+    ),
+    "more AGPRs than registers": (
+        {"vgprs": "128", "agprs": "129"},
+        [
+            "  budget[2].agprs (decode on gfx942): more than vgprs, which counts the AGPRs too",
+            "    allowed: 0 to 128",
+        ],
+    ),
+    "unknown kernel": ({"kernel": '"prefill"'}, ['  budget[2].kernel: "prefill" is no kernel', KERNELS]),
+    "kernel in wrong case": (
+        {"kernel": '"Decode"'},
+        ['  budget[2].kernel: "Decode" is no kernel (did you mean decode?)', KERNELS],
+    ),
+    "kernel missing": ({"kernel": None}, ["  budget[2].kernel: missing", KERNELS]),
+    "unknown arch": (
+        {"arch": '"gfx94"'},
+        ['  budget[2].arch: "gfx94" is no arch (did you mean gfx942?)', "    allowed: gfx942, gfx1100"],
+    ),
+    "arch of another type": (
+        {"arch": "[]"},
+        ["  budget[2].arch: expected a string, got a list", "    allowed: gfx942, gfx1100"],
+    ),
+    "unsupported arch": (
+        {"arch": '"gfx906"'},
+        [
+            "  budget[2].arch: gfx906 is not supported: no kernel has been built or checked for it",
+            "    allowed: gfx942, gfx1100",
+        ],
+    ),
+    "group that the spec does not name": (
+        {"gqa_groups": "[1, 6, 8]"},
+        [
+            "  budget[2].gqa_groups[2] (decode on gfx942): the spec does not name 8 in gqa_groups",
+            "    allowed: 1, 6",
+        ],
+    ),
+    "group out of range": (
+        {"query_groups": "[1, 4, 20]"},
+        ["  budget[2].query_groups[2] (decode on gfx942): 20 is out of range", "    allowed: 1 to 16"],
+    ),
+    "duplicate group": (
+        {"query_groups": "[4, 4]"},
+        ["  budget[2].query_groups[1] (decode on gfx942): 4 is already at budget[2].query_groups[0]"],
+    ),
+    "empty selector": (
+        {"gqa_groups": "[]"},
+        ["  budget[2].gqa_groups (decode on gfx942): the list is empty", "    allowed: 1 to 16", EVERY],
+    ),
+    "selector as integer": (
+        {"query_groups": "4"},
+        [
+            "  budget[2].query_groups (decode on gfx942): expected a list, got the integer 4",
+            "    allowed: 1 to 16",
+            "    fix: write query_groups = [4]",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("lines", "expected"), SINGLE.values(), ids=SINGLE)
+def test_a_mistake_in_one_budget_is_reported_once(
+    lines: dict[str, str | None], expected: list[str], spec_text: Text, report: Report
+) -> None:
+    assert report(spec_text(edits={DECODE: lines})) == expected
+
+
+@pytest.mark.parametrize("kernel", [STORE, ROTATE, REDUCE])
+@pytest.mark.parametrize("selector", ["gqa_groups", "query_groups"])
+def test_a_selector_that_a_kernel_does_not_depend_on(
+    kernel: int, selector: str, spec_text: Text, report: Report
+) -> None:
+    name = list(KINDS)[kernel]
+    assert report(spec_text(edits={kernel: {selector: "[1]"}})) == [
+        f"  budget[{kernel}].{selector} ({name} on gfx942): {name} kernels do not depend on {GROUP_KEYS[selector]}",
+        "    fix: leave the key out",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arch", "key", "least", "most"),
+    [
+        ("gfx942", "vgprs", 1, 512),
+        ("gfx942", "sgprs", 1, 102),
+        ("gfx942", "lds_bytes", 0, 65536),
+        ("gfx942", "occupancy", 1, 8),
+        ("gfx1100", "vgprs", 1, 256),
+        ("gfx1100", "agprs", 0, 0),
+        ("gfx1100", "sgprs", 1, 106),
+        ("gfx1100", "lds_bytes", 0, 65536),
+        ("gfx1100", "occupancy", 1, 16),
+    ],
+)
+def test_budgets_reach_from_least_to_what_the_chip_has(
+    arch: str, key: str, least: int, most: int, spec_text: Text, load_text: Callable[[str], Spec], report: Report
+) -> None:
+    def text(value: int) -> str:
+        edits = {i: {"arch": f'"{arch}"', **({key: str(value)} if i == DECODE else {})} for i in range(4)}
+        return spec_text(top={"archs": f'["{arch}"]'}, edits=edits)
+
+    for value in (least, most):
+        assert getattr(load_text(text(value)).budgets[DECODE].budget, key) == value
+    allowed = f"    allowed: {least} to {most}" if least < most else f"    allowed: {most}"
+    where = f"  budget[2].{key} (decode on {arch})"
+    assert report(text(least - 1)) == [f"{where}: {least - 1} is out of range", allowed]
+    assert report(text(most + 1)) == [f"{where}: {most + 1} is more than {arch} has", allowed]
+
+
+def test_agprs_may_fill_the_other_half_of_the_register_file(
+    spec_text: Text, load_text: Callable[[str], Spec], report: Report
+) -> None:
+    full = {"vgprs": "512", "agprs": "256"}
+    assert load_text(spec_text(edits={DECODE: full})).budgets[DECODE].budget.agprs == 256
+    assert report(spec_text(edits={DECODE: {**full, "agprs": "257"}})) == [
+        "  budget[2].agprs (decode on gfx942): 257 is more than gfx942 has",
+        "    allowed: 0 to 256",
+    ]
+
+
+def test_on_an_unknown_arch_the_chips_limits_are_not_judged(spec_text: Text, report: Report) -> None:
+    lines = report(spec_text(edits={DECODE: {"arch": '"gfx94"', "vgprs": "9999", "sgprs": "0"}}))
+    assert lines[:1] == ['  budget[2].arch: "gfx94" is no arch (did you mean gfx942?)']
+    assert lines[2:] == ["  budget[2].sgprs: 0 is out of range", "    allowed: 1 or more"]
+
+
+def test_an_arch_that_the_spec_does_not_name(spec_text: Text, report: Report) -> None:
+    assert report(spec_text(add=[ON_GFX1100])) == [
+        "  budget[4].arch (decode on gfx1100): the spec does not name gfx1100 in archs",
+        "    allowed: gfx942",
+    ]
+
+
+@pytest.mark.parametrize("kernel", range(4))
+def test_every_kind_needs_a_budget_on_every_arch(kernel: int, spec_text: Text, report: Report) -> None:
+    name = list(KINDS)[kernel]
+    assert report(spec_text(drop=[kernel])) == [f"  budget: none selects {name} on gfx942", _add(name)]
+
+
+def test_an_arch_without_any_budget_lists_every_kind(spec_text: Text, report: Report) -> None:
+    expected = [line for k in KINDS for line in (f"  budget: none selects {k} on gfx1100", _add(k, "gfx1100"))]
+    assert report(spec_text(top=BOTH)) == expected
+
+
+@pytest.mark.parametrize(
+    ("selectors", "missing"),
+    [
+        ({"gqa_groups": "[1]"}, "gqa_group 6, 8 with query_group 1, 4"),
+        ({"query_groups": "[1]"}, "gqa_group 1, 6, 8 with query_group 4"),
+        (
+            {"gqa_groups": "[6]", "query_groups": "[4]"},
+            "gqa_group 1, 6, 8 with query_group 1 and gqa_group 1, 8 with query_group 4",
+        ),
+    ],
+)
+def test_groups_that_no_budget_selects(
+    selectors: dict[str, str], missing: str, spec_text: Text, report: Report
+) -> None:
+    assert report(spec_text(top={"gqa_groups": "[1, 6, 8]"}, edits={DECODE: selectors})) == [
+        f"  budget: none selects decode on gfx942, {missing}",
+        _add("decode"),
+    ]
+
+
+def test_selectors_may_split_the_groups(spec_text: Text, load_text: Callable[[str], Spec]) -> None:
+    loaded = load_text(
+        spec_text(
+            edits={DECODE: {"gqa_groups": "[1]"}},
+            add=[
+                {"gqa_groups": "[6]", "query_groups": "[1]"},
+                {"gqa_groups": "[6]", "query_groups": "[4]", "vgprs": "256"},
+            ],
+        )
+    )
+    assert [(rule.gqa_groups, rule.query_groups) for rule in loaded.budgets if rule.kernel == "decode"] == [
+        ((1,), ()),
+        ((6,), (1,)),
+        ((6,), (4,)),
+    ]
+
+
+def test_budgets_that_select_the_same(spec_text: Text, report: Report) -> None:
+    assert report(spec_text(add=[{}, {"gqa_groups": "[6]", "query_groups": "[4]"}])) == [
+        "  budget[4]: selects decode on gfx942, as budget[2] does",
+        ONE,
+        "  budget[5]: selects decode on gfx942, gqa_group 6 with query_group 4, as budget[2] does",
+        ONE,
+        "  budget[5]: selects decode on gfx942, gqa_group 6 with query_group 4, as budget[4] does",
+        ONE,
+    ]
+
+
+def test_missing_and_overlapping_at_once(spec_text: Text, report: Report) -> None:
+    edits = {DECODE: {"gqa_groups": "[6]"}}
+    assert report(spec_text(edits=edits, add=[{"query_groups": "[1]"}], drop=[STORE])) == [
+        "  budget: none selects store on gfx942",
+        _add("store"),
+        "  budget: none selects decode on gfx942, gqa_group 1 with query_group 4",
+        _add("decode"),
+        "  budget[3]: selects decode on gfx942, gqa_group 6 with query_group 1, as budget[1] does",
+        ONE,
+    ]
+
+
+@pytest.mark.parametrize("key", ["gqa_groups", "query_groups"])
+def test_a_wrong_group_of_the_spec_leaves_decode_budgets_unjudged(key: str, spec_text: Text, report: Report) -> None:
+    lines = report(spec_text(top={key: "[1, 99]"}, edits={DECODE: {key: "[5]"}}, add=[{}], drop=[STORE]))
+    assert lines == [
+        f"  {key}[1]: 99 is out of range",
+        "    allowed: 1 to 16",
+        "  budget: none selects store on gfx942",
+        _add("store"),
+    ]
+
+
+def test_wrong_archs_leave_the_coverage_unjudged(spec_text: Text, report: Report) -> None:
+    (problem, _) = report(spec_text(top={"archs": '["gfx942", "gfx999"]'}, drop=[STORE], add=[ON_GFX1100]))
+    assert problem == '  archs[1]: "gfx999" is no arch (did you mean gfx942?)'
+
+
+def test_a_broken_budget_may_be_the_missing_one_but_not_another(spec_text: Text, report: Report) -> None:
+    """The budget for an unknown kernel on gfx942 may be decode's; nothing may be rotate's on gfx1100."""
+    on_gfx1100 = [{**ON_GFX1100, "kernel": f'"{kernel}"'} for kernel in ("store", "decode", "reduce")]
+    assert report(spec_text(top=BOTH, edits={DECODE: {"kernel": '"decod"'}}, add=on_gfx1100)) == [
+        '  budget[2].kernel: "decod" is no kernel (did you mean decode?)',
+        KERNELS,
+        "  budget: none selects rotate on gfx1100",
+        _add("rotate", "gfx1100"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("{ kernel = 'store' }", ["  budget: expected a list of tables, got a table"]),
+        ("3", ["  budget: expected a list of tables, got the integer 3"]),
+        ("[]", ["  budget: the list is empty"]),
+        ("[1]", ["  budget[0]: expected a table, got the integer 1"]),
+    ],
+)
+def test_budget_is_a_list_of_tables(value: str, expected: list[str], spec_text: Text, report: Report) -> None:
+    text = spec_text(top={"budget": value}, drop=range(4))
+    assert report(text) == [*expected, "    fix: write a [[budget]] for every kernel on every arch of the spec"]
+
+
+def test_without_any_budget(spec_text: Text, report: Report) -> None:
+    assert report(spec_text(drop=range(4))) == [
+        "  budget: missing",
+        "    fix: write a [[budget]] for every kernel on every arch of the spec",
+    ]
+
+
+def test_the_tables_of_keys_name_every_field_of_a_budget() -> None:
+    resources = {resource.key: resource.required for resource in RESOURCES}
+    minimal = Budget(**{key: 1 for key, required in resources.items() if required})
+    assert set(resources) == set(vars(minimal))
+    assert {field.key for field in SELECTORS} == {"kernel", "arch", *GROUP_KEYS}
+    assert {field for kind in KINDS.values() for field in kind.fields} >= set(GROUP_KEYS.values())
+
+
+def test_the_limits_follow_the_chips() -> None:
+    vgprs = next(resource for resource in RESOURCES if resource.key == "vgprs")
+    for chip in ARCHS.values():
+        assert vgprs.field(chip).check.allowed == f"1 to {chip.max_vgprs}"
