@@ -6,6 +6,7 @@ with the compiler's own remark on the kernels of this project.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from octave_gen.errors import OctaveError, did_you_mean, wrong_request
@@ -30,6 +31,7 @@ class Arch:
 
     Registers are counted per lane, LDS in bytes. ``lds_scope`` bytes are shared by the ``lds_simds`` SIMDs that one
     workgroup can run on (a CU on CDNA, a WGP on RDNA). ``unified_registers``: AGPRs come out of the VGPR file.
+    ``max_sgprs`` is the largest count that a code object reports, VCC and the other reserved registers included.
     """
 
     name: str
@@ -72,7 +74,7 @@ ARCHS: dict[str, Arch] = {
             vgpr_file=512,
             vgpr_granule=8,
             max_vgprs=512,
-            max_sgprs=102,
+            max_sgprs=108,
             unified_registers=True,
             max_waves_per_simd=8,
             lds_scope=65536,
@@ -90,7 +92,7 @@ ARCHS: dict[str, Arch] = {
             vgpr_file=1536,
             vgpr_granule=24,
             max_vgprs=256,
-            max_sgprs=106,
+            max_sgprs=108,
             unified_registers=False,
             max_waves_per_simd=16,
             lds_scope=131072,
@@ -171,6 +173,6 @@ def parse_target_id(text: str) -> TargetId:
                 f"{text!r} is no target id", where=feature or text, hint="expected e.g. gfx942:sramecc+:xnack-"
             )
         values[feature[:-1]] = feature[-1] == "+"
-    if not name.startswith("gfx"):
+    if not re.fullmatch(r"gfx[0-9a-f]{3,4}", name):
         raise OctaveError(f"{text!r} is no target id", hint="expected e.g. gfx942:sramecc+:xnack-")
     return TargetId(name, values.get("sramecc"), values.get("xnack"))

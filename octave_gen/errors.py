@@ -42,5 +42,5 @@ def did_you_mean(word: str, known: list[str] | tuple[str, ...], limit: int = 3) 
     """``" (did you mean a, b?)"`` with the known words nearest to ``word``, or an empty string."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known, n=limit, cutoff=0.6)
+    near = get_close_matches(word.lower(), known, n=limit, cutoff=0.6)
     return f" (did you mean {', '.join(near)}?)" if near else ""

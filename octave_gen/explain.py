@@ -76,8 +76,18 @@ def _parse(name: str) -> _Name | None:
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    parts = match.groupdict()
-    return _Name(**{key: int(text) if text and key in _NUMBERS else text for key, text in parts.items()})
+    numbers = {field: int(match[field]) if match[field] else None for field in _NUMBERS}
+    return _Name(
+        kind=match["kind"],
+        scalar=match["scalar"],
+        tier=match["tier"],
+        arch=match["arch"],
+        head_size=int(match["head_size"]),
+        cache_dtype=match["cache_dtype"],
+        rotary_dims=numbers["rotary_dims"],
+        gqa_group=numbers["gqa_group"],
+        query_group=numbers["query_group"],
+    )
 
 
 def explain(name: str, planned: Sequence[Variant]) -> Miss:
@@ -195,7 +205,11 @@ def _nearest(parts: _Name, planned: Sequence[Variant]) -> tuple[str, ...]:
 
 
 def _similar(name: str, planned: Sequence[Variant]) -> tuple[str, ...]:
-    def likeness(variant: Variant) -> float:
-        return SequenceMatcher(None, name[:LONGEST], variant.name).ratio()
+    """The variants that share the most parts with ``name``, then the most alike."""
+    parts = set(name.split("_"))
+
+    def likeness(variant: Variant) -> tuple[int, float]:
+        shared = len(parts.intersection(variant.name.split("_")))
+        return shared, SequenceMatcher(None, name[:LONGEST], variant.name).ratio()
 
     return tuple(variant.name for variant in sorted(planned, key=likeness, reverse=True)[:NEAREST])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -9,10 +10,13 @@ from itertools import product
 
 from octave_gen import arch as archs
 from octave_gen.arch import Arch
-from octave_gen.errors import OctaveError, did_you_mean, wrong_request
+from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import SCALARS, Geometry, KernelKind, Shape, Tier
 from octave_gen.spec.model import Budget, BudgetRule, Spec
+
+LONGEST_PATTERN = 200
+"""Characters of a glob that are compared with names; the search takes time with their number squared."""
 
 
 @dataclass(frozen=True)
@@ -145,10 +149,28 @@ def select(planned: Sequence[Variant], pattern: str | None) -> list[Variant]:
         return list(planned)
     chosen = [variant for variant in planned if fnmatchcase(variant.name, pattern)]
     if not chosen:
-        names = [variant.name for variant in planned]
-        near = did_you_mean(pattern.replace("*", ""), names) or f" (for example {names[0]})"
-        raise wrong_request(f"no variant matches {pattern!r}{near}", where="filter", hint="octave-gen list-variants")
+        near = ", ".join(_nearest(pattern, [variant.name for variant in planned]))
+        problem = f"no variant matches {pattern[:LONGEST_PATTERN]!r} (did you mean {near}?)"
+        raise wrong_request(problem, where="filter", hint="octave-gen list-variants shows all")
     return chosen
+
+
+def _nearest(pattern: str, names: Sequence[str], limit: int = 3) -> list[str]:
+    """The names whose parts are most like the words of a glob; the shortest first among equals."""
+    from difflib import SequenceMatcher
+    from functools import cache
+    from heapq import nlargest
+
+    words = re.findall("[a-z0-9]+", pattern[:LONGEST_PATTERN].lower())
+
+    @cache
+    def likeness(word: str, part: str) -> float:
+        return SequenceMatcher(None, word, part).ratio()
+
+    def rank(name: str) -> tuple[float, int]:
+        return sum(max(likeness(word, part) for part in name.split("_")) for word in words), -len(name)
+
+    return nlargest(limit, names, key=rank)
 
 
 def with_siblings(chosen: Sequence[Variant], planned: Sequence[Variant]) -> list[Variant]:

@@ -34,7 +34,7 @@ class Settings:
 def parse_size(text: str, variable: str) -> int:
     """Bytes of ``500M``, ``2G`` or a plain number; raises OctaveError naming the variable."""
     number, unit = (text[:-1], text[-1].upper()) if text and text[-1].isalpha() else (text, "")
-    if unit not in _UNITS or not number.isdigit() or int(number) == 0:
+    if unit not in _UNITS or not (number.isascii() and number.isdigit()) or int(number) == 0:
         raise wrong_request(f"{text!r} is no size", where=variable, hint="write it as 500M, 2G or a number of bytes")
     return int(number) * _UNITS[unit]
 
@@ -44,7 +44,7 @@ def read() -> Settings:
     env = os.environ
     base = env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     timeout = env.get("OCTAVE_LOCK_TIMEOUT") or "600"
-    if not timeout.isdigit():
+    if not (timeout.isascii() and timeout.isdigit()):
         raise wrong_request(f"{timeout!r} is no number of seconds", where="OCTAVE_LOCK_TIMEOUT", hint="write it as 600")
     return Settings(
         cache_dir=Path(env.get("OCTAVE_CACHE_DIR") or Path(base) / "octave-gen").expanduser(),

@@ -27,10 +27,10 @@ def command(ctx: click.Context, as_json: bool) -> None:
     else:
         for finding in findings:
             word = "found" if finding.usable else "missing" if finding.needed else "absent"
-            version = finding.version or "-"
-            click.echo(f"{word:8} {finding.name:13} {version:14} {finding.purpose}")
+            version = f"{finding.version}: " if finding.version else ""
+            click.echo(f"{word:8} {finding.name:13} {version}{finding.purpose}")
             if not finding.usable:
-                click.echo(f"{'':8} {finding.problem or 'to get it'}: {finding.remedy}")
+                click.echo(f"{'':22} {finding.problem or 'to get it'}: {finding.remedy}")
     if not doctor.can_build(findings):
         click.echo("a build needs what is missing above", err=True)
         ctx.exit(WORK_FAILED)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from octave_gen.arch import ARCHS
-from octave_gen.plan import Variant
+if TYPE_CHECKING:
+    from octave_gen.plan import Variant
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _complete_arch(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from octave_gen.arch import ARCHS
+
     return [CompletionItem(name) for name in ARCHS if name.startswith(incomplete)]
 
 
@@ -59,6 +61,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 def dry_run_option(text: str) -> Callable[[Function], Function]:
     """``--dry-run`` with ``text`` as its help."""
     return click.option("--dry-run", is_flag=True, help=text)
+
+
+def out_folder(given: Path | None) -> Path:
+    """The folder named with ``--out``, else the default one."""
+    from octave_gen import paths, settings
+
+    root = paths.checkout()
+    return given or (root / "build" if root else settings.read().cache_dir / "build")
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from octave_gen.cli.options import complete_variant, json_option, out_folder, out_option, spec_option
+from octave_gen.cli.options import choose, complete_variant, json_option, out_folder, out_option, spec_option
 from octave_gen.errors import WRONG_REQUEST
-from octave_gen.explain import Miss
-from octave_gen.manifest import Manifest, Record
-from octave_gen.plan import Variant
+
+if TYPE_CHECKING:
+    from octave_gen.explain import Miss
+    from octave_gen.manifest import Manifest, Record
+    from octave_gen.plan import Variant
 
 
 @click.command()
@@ -28,7 +30,6 @@ def command(ctx: click.Context, name: str, spec_files: tuple[Path, ...], out: Pa
     For a name that no variant has: why not, and which variants are nearest; exit code 2.
     """
     from octave_gen import manifest
-    from octave_gen.cli.options import choose
     from octave_gen.explain import explain
 
     planned = choose(spec_files, (), None).planned
@@ -56,12 +57,11 @@ def _known(variant: Variant, planned: list[Variant], out: Path) -> tuple[Record,
     unit = plan.units(plan.with_siblings([variant], planned))
     record = next(record for record in records(unit) if record["name"] == variant.name)
     folder = out / variant.arch.name
-    if not (folder / manifest.FILE_NAME).exists():
-        return record, None, folder
-    built = manifest.read(folder / manifest.FILE_NAME)
-    for found in built["variants"]:
+    built = manifest.read_built(out, variant.arch.name)
+    for found in built["variants"] if built else ():
         if found["name"] == variant.name and all(found.get(key) == record[key] for key in record):
-            return found, built, folder
+            extra = {key: found[key] for key in ("code_object", "resources")}
+            return {**record, **extra}, built, folder
     return record, None, folder
 
 
@@ -77,11 +77,11 @@ def _miss_lines(miss: Miss) -> Iterator[str]:
 def _lines(variant: Variant, record: Record, built: Manifest | None, folder: Path) -> Iterator[str]:
     yield record["name"]
     for word, text in _facts(variant, record, built, folder):
-        yield f"  {word:12} {text}" if text else f"  {word}"
+        yield f"  {word:12} {text}"
     yield "  kernarg"
     for entry in record["kernarg"]:
         yield f"    {entry['offset']:4} {entry['size']:2}  {entry['c_type']:16} {entry['name']} ({entry['value_kind']})"
-    yield f"  resources    {'':14}{'budget':>8}{'built':>8}"
+    yield f"  {'resources':27}{'budget':>8}{'built':>8}"
     resources = record.get("resources", {})
     for key, bound in record["budget"].items():
         sign = ">=" if key == "occupancy" else "<="
@@ -89,6 +89,8 @@ def _lines(variant: Variant, record: Record, built: Manifest | None, folder: Pat
 
 
 def _facts(variant: Variant, record: Record, built: Manifest | None, folder: Path) -> Iterator[tuple[str, str]]:
+    from octave_gen.build.readme import evidence
+
     yield "kernel", f"{variant.kind.name}, launched by torch.ops.octave.{record['op']}: {variant.kind.purpose}"
     for key in ("family", "cache_dtype", "slot_bytes", "head_size", "rotary_dims", "gqa_group", "query_group"):
         if record[key] is not None:
@@ -96,7 +98,7 @@ def _facts(variant: Variant, record: Record, built: Manifest | None, folder: Pat
     yield "query_dtype", record["query_dtype"]
     yield "tier", record["tier"]
     yield "arch", f"{variant.arch.name} ({variant.arch.family}, {variant.arch.product})"
-    yield "evidence", _joined(record["evidence"])
+    yield "evidence", evidence(variant.arch)
     yield "specs", ", ".join(record["specs"])
     yield "source", f"{record['source']['path']} sha256 {record['source']['sha256']}"
     for file in record["templates"]:
@@ -106,10 +108,10 @@ def _facts(variant: Variant, record: Record, built: Manifest | None, folder: Pat
     yield "workgroup", f"{geometry['threads']} threads, waves of {geometry['wave_size']}"
     yield "grid", " x ".join(_extent(extent) for extent in geometry["grid"])
     if built is None:
-        yield "built", f"not as it is now in {folder}; octave-gen build --filter {variant.name}"
+        yield "built", f"not as it is now in {folder}; octave-gen build --arch {variant.arch.name}"
         return
     yield "library", f"{folder / built['library']['file']} sha256 {built['library']['sha256']}"
-    yield "compiler", _joined(built["compiler"])
+    yield "compiler", f"{built['compiler']['name']}: {built['compiler']['version']}"
     yield "code object", f"{record['code_object']['size']} bytes sha256 {record['code_object']['sha256']}"
     yield "kernarg size", f"{record['resources']['kernarg_bytes']} bytes"
 
@@ -117,7 +119,3 @@ def _facts(variant: Variant, record: Record, built: Manifest | None, folder: Pat
 def _extent(extent: dict[str, Any]) -> str:
     count, share = extent["count"], extent["per_workgroup"]
     return str(count) if share == 1 else f"ceil({count} / {share})"
-
-
-def _joined(values: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in values.items() if value is not None)

@@ -84,7 +84,11 @@ def pack_arguments(arguments: tuple[Argument, ...], values: Mapping[str, int | f
     buffer = bytearray()
     for argument in arguments:
         buffer += bytes(-len(buffer) % argument.type.size)
-        buffer += struct.pack("<" + argument.type.pack, values[argument.name])
+        value = values[argument.name]
+        try:
+            buffer += struct.pack("<" + argument.type.pack, value)
+        except (struct.error, OverflowError) as error:
+            raise OctaveError(f"{value} does not fit in {argument.type.c_type}", where=argument.name) from error
     return bytes(buffer)
 
 
@@ -106,7 +110,7 @@ class Geometry:
     def workgroups(self, counts: Mapping[str, int]) -> tuple[int, int, int]:
         """The grid for the given counts; dimensions that are not named are 1."""
         sizes = [-(-counts[extent.count] // extent.per_workgroup) for extent in self.grid]
-        x, y, z = [*sizes, 1, 1][:3]
+        x, y, z = [*sizes, 1, 1, 1][:3]
         return x, y, z
 
 

@@ -19,9 +19,9 @@ from octave_gen.kernels.base import (
 from octave_gen.kernels.splits import SPLIT_GRANULE
 
 PORTABLE_THREADS = 256
-PORTABLE_TILE = 64
 PORTABLE_MAX_ROWS = 64
 PORTABLE_ROWS_AT_FOUR_DIMS = 32
+"""More rows than this would not leave the outputs of four dims per lane in registers."""
 
 ARGUMENTS = (
     Argument("query", pointer("const Scalar*")),
@@ -55,6 +55,11 @@ def _rows(shape: Shape) -> int:
     return shape.gqa_group * shape.query_group
 
 
+def _tile_tokens(shape: Shape) -> int:
+    """64, or 48 where 64 rows of queries and scores would fill more than half of a CU's LDS."""
+    return 48 if _rows(shape) > 48 and shape.head_size >= 256 else 64
+
+
 def _geometry(shape: Shape, arch: Arch) -> Geometry:
     assert shape.query_group is not None
     return Geometry(
@@ -70,7 +75,7 @@ def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
         "gqa_group": shape.gqa_group,
         "query_group": shape.query_group,
         "threads": PORTABLE_THREADS,
-        "tile_tokens": PORTABLE_TILE,
+        "tile_tokens": _tile_tokens(shape),
         "split_granule": SPLIT_GRANULE,
         "value_dims_per_lane": 4 if _rows(shape) <= PORTABLE_ROWS_AT_FOUR_DIMS else 2,
     }

@@ -146,7 +146,7 @@ def _checked(made: Manifest) -> Manifest:
 
 
 def dump(value: object) -> str:
-    """Canonical JSON of a manifest or of any other plain data: sorted keys, two spaces, ASCII, a line feed at the end."""
+    """Canonical JSON of a manifest or other plain data: sorted keys, two spaces, ASCII, a line feed at the end."""
     return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
@@ -174,6 +174,12 @@ def read(path: Path) -> Manifest:
         raise OctaveError("the manifest is damaged:\n  " + "\n  ".join(problems), where=where, hint=again)
     manifest: Manifest = loaded
     return manifest
+
+
+def read_built(out: Path, arch: str) -> Manifest | None:
+    """The manifest of the library for ``arch`` that a build wrote into ``out``; None when there is none."""
+    path = out / arch / FILE_NAME
+    return read(path) if path.exists() else None
 
 
 def _check_version(loaded: Any, where: str) -> None:

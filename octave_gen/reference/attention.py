@@ -112,7 +112,7 @@ def reduce_partials(
     values, largest, total = mid_o[..., :head].to(dtype), mid_o[..., head].to(dtype), mid_o[..., head + 1].to(dtype)
     empty = (total == 0) & (largest == -math.inf)
     none = empty.all(-1, keepdim=True)
-    weights = torch.where(empty, 0.0, torch.exp2(largest - largest.amax(-1, keepdim=True)))
+    weights = torch.exp2(largest - largest.amax(-1, keepdim=True))
     merged = (weights.unsqueeze(-1) * values.masked_fill(empty.unsqueeze(-1), 0.0)).sum(-2)
     out = rotate_inverse(merged / (weights * total).sum(-1, keepdim=True), layout.v_block_size, v_signs)
     return torch.where(none, 0.0, out)

@@ -6,7 +6,6 @@ code objects can be driven by them too. They trust their arguments: `checks` com
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -142,7 +141,7 @@ def reduce_launch(
 def submit(library: Library, launch: Launch, stream: int) -> None:
     """Launches on ``stream`` (a raw hipStream_t) of the current device; a grid without workgroups does nothing.
 
-    Raises OctaveError with the driver's word when there is no HIP runtime, no GPU, or the launch fails.
+    Raises OctaveError when there is no HIP runtime, no GPU, one of another arch, or when the launch fails.
     """
     if 0 in launch.grid:
         return
@@ -151,7 +150,8 @@ def submit(library: Library, launch: Launch, stream: int) -> None:
     try:
         operator(kernargs, launch.symbol, list(launch.grid), launch.threads, stream)
     except RuntimeError as error:
-        raise OctaveError(str(error), where=launch.symbol) from error
+        what, _, hint = str(error).partition("\n  hint: ")
+        raise OctaveError(what, where=launch.symbol, hint=hint or None) from error
 
 
 def _launch(variant: LoadedVariant, counts: Mapping[str, int], values: Mapping[str, int | float]) -> Launch:
@@ -159,12 +159,7 @@ def _launch(variant: LoadedVariant, counts: Mapping[str, int], values: Mapping[s
     if grid[0] * threads > MAX_GRID_THREADS or max(grid[1:]) > MAX_GRID_YZ:
         sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise OctaveError(f"a grid of {grid} workgroups cannot be launched ({sizes})", where=variant.name)
-    try:
-        kernargs = pack_arguments(variant.arguments, values)
-    except (struct.error, OverflowError) as error:
-        shown = ", ".join(f"{name}={value}" for name, value in values.items())
-        raise OctaveError(f"a kernel argument does not fit its type: {error}: {shown}", where=variant.name) from error
-    return Launch(variant.symbol, grid, threads, kernargs)
+    return Launch(variant.symbol, grid, threads, pack_arguments(variant.arguments, values))
 
 
 def _pointers(**tensors: TensorLike) -> dict[str, int]:

@@ -120,17 +120,25 @@ def _rotary_dims(key: VariantKey) -> int | None:
 
 
 def _refusal(key: VariantKey) -> str | None:
-    """Why no tier holds the shape, whatever a spec says, or None."""
+    """Why no spec can ask for the kernel: its tier or its format does not hold the shape; or None."""
+    from octave_gen.spec.fields import MAX_GROUP
+
     tier = next((tier for tier in KINDS[key.kind].tiers if tier.name == key.tier), None)
     if tier is None:
         return f"{key.kind} has no {key.tier} tier"
+    for name in ("gqa_group", "query_group"):
+        if not 1 <= (getattr(key, name) or 1) <= MAX_GROUP:
+            return f"a {name} is 1 to {MAX_GROUP}"
+    dtype = CACHE_DTYPES[key.cache_dtype] if key.cache_dtype else None
+    rotary = _rotary_dims(key)
+    refused = family_of(dtype).refuse(key.head_size, rotary, dtype) if dtype and rotary else None
     shape = Shape(
-        family="octave" if key.cache_dtype is None else CACHE_DTYPES[key.cache_dtype].family,
+        family=dtype.family if dtype else "",
         head_size=key.head_size,
         scalar=SCALARS[key.query_dtype],
         cache_dtype=key.cache_dtype,
-        rotary_dims=_rotary_dims(key),
+        rotary_dims=rotary,
         gqa_group=key.gqa_group,
         query_group=key.query_group,
     )
-    return tier.refuse(shape, archs.get(key.arch))
+    return refused or tier.refuse(shape, archs.get(key.arch))

@@ -137,7 +137,7 @@ def _unknown_keys(table: Mapping[str, Any], known: tuple[str, ...], prefix: str)
         if reason:
             problems.append(Problem(show_key(key), reason))
             continue
-        absent = tuple(k for k in known if k not in table and k not in misspelt)
+        absent = tuple(k for k in known if k not in table)
         misspelt.update(get_close_matches(key.lower(), absent, n=1))
         near = did_you_mean(key.lower(), absent, limit=1) or did_you_mean(key.lower(), known)
         problems.append(Problem(prefix + show_key(key), f"unknown key{near}", ", ".join(known)))

@@ -32,6 +32,17 @@ def test_codes_and_scales_are_the_scalar_arithmetic(layout: SlotLayout, dtype: t
         assert block_codes.abs().max() == 127
 
 
+def test_codes_to_the_last_bit() -> None:
+    # so many values that q / (a / 127) in place of q * (127 / a) gives other codes for some
+    query = gaussian(20_000, 64)
+    layout = SlotLayout.of(64, 64, 3)
+    q = rotate_forward(query, 64).numpy()
+    absmax = np.abs(q).max(axis=1, keepdims=True)
+    codes, _ = quantize_query(query, layout)
+    assert np.array_equal(codes.numpy(), np.rint(q * (np.float32(127) / absmax)))
+    assert not np.array_equal(codes.numpy(), np.rint(q / (absmax / np.float32(127))))
+
+
 def test_halves_round_to_even() -> None:
     # unit signs and a rotated query of chosen values: feed the inverse transform of them
     wanted = torch.zeros(64)

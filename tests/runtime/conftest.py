@@ -14,33 +14,15 @@ import pytest
 import torch
 
 from octave_gen import manifest, plan
-from octave_gen.kernels import KINDS
+from octave_gen.ops import sign_tensor, workspace_shape
 from octave_gen.runtime import loading
 from octave_gen.runtime.dispatch import Registry
 from octave_gen.runtime.library import Library, variants_of
-from octave_gen.spec.model import Budget, BudgetRule, Spec
+from octave_gen.spec.model import Spec
 
 HASH = "ab" * 32
 RESOURCES = ("vgprs", "agprs", "sgprs", "lds_bytes", "vgpr_spills", "sgpr_spills", "scratch_bytes", "kernarg_bytes")
 _namespaces = itertools.count(0xFEED0000)
-
-
-def small_spec(**changes: Any) -> Spec:
-    values: dict[str, Any] = {
-        "source": "small.toml",
-        "family": "octave",
-        "cache_dtypes": ("octave_k3v3",),
-        "head_size": 128,
-        "rotary_dims": 64,
-        "gqa_groups": (4,),
-        "query_groups": (1, 4),
-        "query_dtypes": ("fp16", "bf16"),
-        "archs": ("gfx942", "gfx1100"),
-        **changes,
-    }
-    budget = Budget(vgprs=256, agprs=0, sgprs=102, lds_bytes=65536, occupancy=1)
-    rules = tuple(BudgetRule(kernel, arch, budget) for kernel in KINDS for arch in values["archs"])
-    return Spec(**values, budgets=rules)
 
 
 def elf_stand_in() -> bytes:
@@ -51,7 +33,12 @@ def elf_stand_in() -> bytes:
 
 
 @pytest.fixture
-def built_manifest() -> Callable[..., dict[str, Any]]:
+def elf() -> bytes:
+    return elf_stand_in()
+
+
+@pytest.fixture
+def built_manifest(small_spec: Callable[..., Spec]) -> Callable[..., dict[str, Any]]:
     """The built manifest of a small spec on one arch; ``library`` describes `elf_stand_in`, under a fresh namespace."""
 
     def make(arch: str = "gfx942", content: bytes | None = None, **changes: Any) -> dict[str, Any]:
@@ -156,3 +143,63 @@ def host_ops(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostOps]:
     yield host
     for library in reversed(host.libraries):
         library._destroy()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small tensors: threads only wait for each other here, most of all when several test processes share the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+Arguments = dict[str, Any]
+
+
+def gaussian(*shape: int, seed: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+@pytest.fixture
+def store_arguments() -> Arguments:
+    """cache_store of 7 tokens, one of them skipped: 2 kv heads of 128 dims, octave_k3v3, 3 blocks of 16 rows."""
+    return {
+        "key": gaussian(7, 2, 128, seed=1),
+        "value": gaussian(7, 2, 128, seed=2),
+        "cache": torch.zeros(3, 2, 16, 112, dtype=torch.uint8),
+        "slot_mapping": torch.tensor([40, 3, -1, 4, 17, 16, 0]),
+        "k_signs": sign_tensor(128),
+        "v_signs": sign_tensor(128),
+        "fmt": 3,
+    }
+
+
+@pytest.fixture
+def rotate_arguments() -> Arguments:
+    return {"x": gaussian(5, 3, 128, seed=3), "signs": sign_tensor(128), "k_layout": True, "inverse": False}
+
+
+@pytest.fixture
+def decode_arguments(store_arguments: Arguments) -> Arguments:
+    """decode of 6 queries, the last one padding, over two requests of 40 and 30 tokens; group 4, 2 KV splits."""
+    cache = torch.zeros(6, 2, 16, 112, dtype=torch.uint8)
+    stored = {"key": gaussian(96, 2, 128, seed=4), "value": gaussian(96, 2, 128, seed=5), "cache": cache}
+    torch.ops.octave.cache_store(**{**store_arguments, **stored, "slot_mapping": torch.arange(96)})
+    query = gaussian(6, 8, 128, seed=6)
+    return {
+        "out": torch.full_like(query, torch.nan),
+        "query": query,
+        "cache": cache,
+        "block_table": torch.tensor([[5, 0, 3], [1, 4, -9]], dtype=torch.int32),
+        "q_to_req": torch.tensor([0, 1, 1, 1, 1, -1], dtype=torch.int32),
+        "q_to_klen": torch.tensor([40, 27, 28, 29, 30, 0], dtype=torch.int32),
+        "mid_o": torch.full(workspace_shape(6, 8, 2, 128), torch.nan),
+        "k_signs": sign_tensor(128),
+        "v_signs": sign_tensor(128),
+        "sm_scale": 128**-0.5,
+        "num_kv_splits": 2,
+        "fmt": 3,
+        "query_group": 4,
+        "use_wmma": False,
+    }

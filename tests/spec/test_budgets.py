@@ -157,12 +157,12 @@ def test_a_selector_that_a_kernel_does_not_depend_on(
     ("arch", "key", "least", "most"),
     [
         ("gfx942", "vgprs", 1, 512),
-        ("gfx942", "sgprs", 1, 102),
+        ("gfx942", "sgprs", 1, 108),
         ("gfx942", "lds_bytes", 0, 65536),
         ("gfx942", "occupancy", 1, 8),
         ("gfx1100", "vgprs", 1, 256),
         ("gfx1100", "agprs", 0, 0),
-        ("gfx1100", "sgprs", 1, 106),
+        ("gfx1100", "sgprs", 1, 108),
         ("gfx1100", "lds_bytes", 0, 65536),
         ("gfx1100", "occupancy", 1, 16),
     ],
@@ -301,6 +301,14 @@ def test_a_broken_budget_may_be_the_missing_one_but_not_another(spec_text: Text,
         KERNELS,
         "  budget: none selects rotate on gfx1100",
         _add("rotate", "gfx1100"),
+    ]
+
+
+def test_a_broken_selector_neither_covers_twice_nor_leaves_a_gap(spec_text: Text, report: Report) -> None:
+    edits = {DECODE: {"gqa_groups": "[1, 61]"}}
+    assert report(spec_text(edits=edits, add=[{"gqa_groups": "[6]", "query_groups": "[1]"}])) == [
+        "  budget[2].gqa_groups[1] (decode on gfx942): 61 is out of range",
+        "    allowed: 1 to 16",
     ]
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from octave_gen import spec
+from octave_gen import __version__, spec
 from octave_gen.errors import WRONG_REQUEST, OctaveError
 from octave_gen.formats import FAMILIES, cache_dtype
-from octave_gen.spec import loader, unsupported
+from octave_gen.spec import unsupported
 from octave_gen.spec.fields import FIELDS, RESOURCES, SELECTORS
 from octave_gen.spec.model import Budget, BudgetRule, Spec
 
@@ -313,7 +313,7 @@ def test_a_newer_edition_says_what_to_upgrade_and_nothing_else(spec_text: Text, 
         spec.load(file)
     assert caught.value.exit_code == WRONG_REQUEST
     assert str(caught.value) == (
-        f"{file}: edition 2 needs a newer octave-gen: {loader.__version__} reads edition 1\n"
+        f"{file}: edition 2 needs a newer octave-gen: {__version__} reads edition 1\n"
         "  hint: upgrade octave-gen, or write the spec for edition = 1"
     )
 

@@ -34,7 +34,7 @@ struct DecodeTile {
   static constexpr int kValueDims = Config::kValueDimsPerLane;
   static constexpr int kValueLanes = kHeadSize / kValueDims;
   static constexpr int kValueGroups = kThreads / kValueLanes;
-  static constexpr int kMergeRows = 4;
+  static constexpr int kMergeRows = 2;
   static_assert(kKeyTokens * kKeyGroups == kTokens && kValueGroups * kValueLanes == kThreads);
 };
 
@@ -65,8 +65,8 @@ inline constexpr float kQueryFloor = 0x1p-100f;
 // code = round-half-even(x · (127/a)). A block that is not finite gets the scale NaN, and so the row's output is NaN.
 // A row without a source is zero.
 template <class Format, class Tile, class Scalar>
-OCTAVE_DEVICE void quantize_query_row(const Scalar *source, const uint32_t *k_signs, float unit,
-                                      DecodeShared<Tile> &shared, int row) {
+OCTAVE_DEVICE void quantize_query_row(const Scalar* source, const uint32_t* k_signs, float unit,
+                                      DecodeShared<Tile>& shared, int row) {
   constexpr int kCount = kElements<Tile::kHeadSize>;
   constexpr int kLanes = Tile::kQueryBlock / kCount;
   float x[kCount] = {};
@@ -81,14 +81,16 @@ OCTAVE_DEVICE void quantize_query_row(const Scalar *source, const uint32_t *k_si
   const bool finite = largest < kInfinity;
   const bool used = finite && largest >= kQueryFloor;
   const float inverse = used ? 127.0f / largest : 0.0f;
-  auto *codes = reinterpret_cast<int8_t *>(shared.query[row]);
+  auto* codes = reinterpret_cast<int8_t*>(shared.query[row]);
   const int dim = lane_index() * kCount;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     codes[dim + i] = static_cast<int8_t>(used ? __builtin_rintf(x[i] * inverse) : 0.0f);
   }
   if (lane_index() % kLanes == 0) {
-    shared.query_scale[row][dim / Tile::kQueryBlock] = used ? largest / 127.0f * unit : finite ? 0.0f : __builtin_nanf("");
+    shared.query_scale[row][dim / Tile::kQueryBlock] = used     ? largest / 127.0f * unit
+                                                       : finite ? 0.0f
+                                                                : __builtin_nanf("");
   }
 }
 
@@ -115,10 +117,11 @@ struct KeyLane {
 
 // int8 values of a lane's 16 dims of K.
 template <class Format>
-OCTAVE_DEVICE int4 unpack_key(const KeyLane<Format> &lane, uint32_t first, uint32_t second) {
+OCTAVE_DEVICE int4 unpack_key(const KeyLane<Format>& lane, uint32_t first, uint32_t second) {
   uint32_t values[4];
 #pragma unroll
-  for (int quad = 0; quad < 4; ++quad) values[quad] = lookup3<Format>(plane_codes(first, second >> lane.high_shift, quad));
+  for (int quad = 0; quad < 4; ++quad)
+    values[quad] = lookup3<Format>(plane_codes(first, second >> lane.high_shift, quad));
   if constexpr (Format::kRotaryDims > 0) {
     if (lane.rotary) {
 #pragma unroll
@@ -134,20 +137,20 @@ OCTAVE_DEVICE int4 unpack_key(const KeyLane<Format> &lane, uint32_t first, uint3
 // Slot offsets and value scales of the tile's tokens. Past the end the last token is taken again: its probability is
 // zero there, and nothing beyond the context is read.
 template <class Format, class Tile>
-OCTAVE_DEVICE void locate_tile(const uint8_t *cache, const int32_t *blocks, int64_t block_stride, int64_t row_stride,
-                               int block_size, int tile, int count, DecodeShared<Tile> &shared) {
+OCTAVE_DEVICE void locate_tile(const uint8_t* cache, const int32_t* blocks, int64_t block_stride, int64_t row_stride,
+                               int block_size, int tile, int count, DecodeShared<Tile>& shared) {
   for (int i = thread_index(); i < Tile::kTokens; i += Tile::kThreads) {
     const int token = tile + min(i, count - 1);
     const int64_t block = blocks[token / block_size];
     const int64_t offset = block * block_stride + token % block_size * row_stride;
-    const auto scale = *reinterpret_cast<const _Float16 *>(cache + offset + Format::kVScaleOffset);
+    const auto scale = *reinterpret_cast<const _Float16*>(cache + offset + Format::kVScaleOffset);
     shared.slot_offset[i] = offset;
     shared.value_scale[i] = static_cast<float>(scale) * (1.0f / Format::kLutOne);
   }
 }
 
 template <class Format, class Tile>
-OCTAVE_DEVICE void score_tile(const uint8_t *cache, DecodeShared<Tile> &shared) {
+OCTAVE_DEVICE void score_tile(const uint8_t* cache, DecodeShared<Tile>& shared) {
   const int part = thread_index() % Tile::kKeyLanes;
   const int group = thread_index() / Tile::kKeyLanes;
   const auto lane = KeyLane<Format>::of(part * Tile::kKeyDims);
@@ -155,11 +158,11 @@ OCTAVE_DEVICE void score_tile(const uint8_t *cache, DecodeShared<Tile> &shared) 
   float scales[Tile::kKeyTokens];
 #pragma unroll
   for (int i = 0; i < Tile::kKeyTokens; ++i) {
-    const uint8_t *slot = cache + shared.slot_offset[group + i * Tile::kKeyGroups];
-    const auto first = *reinterpret_cast<const uint32_t *>(slot + lane.first_offset);
-    const auto second = *reinterpret_cast<const uint32_t *>(slot + lane.second_offset);
+    const uint8_t* slot = cache + shared.slot_offset[group + i * Tile::kKeyGroups];
+    const auto first = *reinterpret_cast<const uint32_t*>(slot + lane.first_offset);
+    const auto second = *reinterpret_cast<const uint32_t*>(slot + lane.second_offset);
     keys[i] = unpack_key(lane, first, second);
-    scales[i] = static_cast<float>(*reinterpret_cast<const _Float16 *>(slot + lane.scale_offset));
+    scales[i] = static_cast<float>(*reinterpret_cast<const _Float16*>(slot + lane.scale_offset));
   }
 #pragma unroll 2
   for (int row = 0; row < Tile::kRows; ++row) {
@@ -179,9 +182,9 @@ OCTAVE_DEVICE void score_tile(const uint8_t *cache, DecodeShared<Tile> &shared) 
 // Online softmax of one row over the tile: scores become probabilities times the value scale, zero for a token the row
 // may not see, so that nothing such a token holds reaches the output.
 template <class Tile>
-OCTAVE_DEVICE void softmax_row(int visible, int count, DecodeShared<Tile> &shared, int row) {
+OCTAVE_DEVICE void softmax_row(int visible, int count, DecodeShared<Tile>& shared, int row) {
   visible = min(visible, count);
-  constexpr int kPerLane = Tile::kTokens / kWaveSize;
+  constexpr int kPerLane = (Tile::kTokens + kWaveSize - 1) / kWaveSize;
   float scores[kPerLane];
   float maximum = -kInfinity;
 #pragma unroll
@@ -200,7 +203,7 @@ OCTAVE_DEVICE void softmax_row(int visible, int count, DecodeShared<Tile> &share
     // A score equal to the maximum has probability 1, an infinite one too, where the difference would be NaN.
     const float probability = scores[i] == maximum ? 1.0f : exp2(scores[i] - maximum);
     const bool seen = token < visible;
-    shared.scores[token][row] = seen ? probability * shared.value_scale[token] : 0.0f;
+    if (token < Tile::kTokens) shared.scores[token][row] = seen ? probability * shared.value_scale[token] : 0.0f;
     sum += seen ? probability : 0.0f;
   }
   sum = group_sum<kWaveSize>(sum);
@@ -218,12 +221,12 @@ struct ValueWords {
 };
 
 template <class Format, class Tile>
-OCTAVE_DEVICE ValueWords<Format, Tile> load_value(const uint8_t *slot, int dim) {
+OCTAVE_DEVICE ValueWords<Format, Tile> load_value(const uint8_t* slot, int dim) {
   if constexpr (Format::kVBits == 4) {
-    return {*reinterpret_cast<const uint32_t *>(slot + Format::kVOffset + dim / 8 * 4), 0};
+    return {*reinterpret_cast<const uint32_t*>(slot + Format::kVOffset + dim / 8 * 4), 0};
   } else {
-    return {*reinterpret_cast<const uint32_t *>(slot + Format::kVOffset + dim / 16 * 4),
-            *reinterpret_cast<const uint32_t *>(slot + Format::kVHighPlane + dim / 32 * 4)};
+    return {*reinterpret_cast<const uint32_t*>(slot + Format::kVOffset + dim / 16 * 4),
+            *reinterpret_cast<const uint32_t*>(slot + Format::kVHighPlane + dim / 32 * 4)};
   }
 }
 
@@ -238,17 +241,18 @@ OCTAVE_DEVICE void unpack_value(ValueWords<Format, Tile> words, int dim, float2 
   }
   if constexpr (Tile::kValueDims < 4) bytes >>= 8 * (dim % 4);
 #pragma unroll
-  for (int i = 0; i < Tile::kValueDims / 2; ++i) values[i] = float2{signed_byte(bytes, 2 * i), signed_byte(bytes, 2 * i + 1)};
+  for (int i = 0; i < Tile::kValueDims / 2; ++i)
+    values[i] = float2{signed_byte(bytes, 2 * i), signed_byte(bytes, 2 * i + 1)};
 }
 
 template <class Format, class Tile>
-OCTAVE_DEVICE void accumulate_tile(const uint8_t *cache, int count, DecodeShared<Tile> &shared,
+OCTAVE_DEVICE void accumulate_tile(const uint8_t* cache, int count, DecodeShared<Tile>& shared,
                                    float2 (&out)[Tile::kRows][Tile::kValueDims / 2]) {
   const int group = thread_index() / Tile::kValueLanes;
   const int dim = thread_index() % Tile::kValueLanes * Tile::kValueDims;
 #pragma unroll
   for (int row = 0; row < Tile::kRows; row += 4) {
-    const float4 rescale = *reinterpret_cast<const float4 *>(&shared.rescale[row]);
+    const float4 rescale = *reinterpret_cast<const float4*>(&shared.rescale[row]);
 #pragma unroll
     for (int r = 0; r < min(4, Tile::kRows - row); ++r) {
 #pragma unroll
@@ -259,11 +263,13 @@ OCTAVE_DEVICE void accumulate_tile(const uint8_t *cache, int count, DecodeShared
   for (int token = group; token < count; token += Tile::kValueGroups) {
     float2 values[Tile::kValueDims / 2];
     unpack_value<Format, Tile>(next, dim, values);
-    next = load_value<Format, Tile>(
-        cache + shared.slot_offset[min(token + Tile::kValueGroups, Tile::kTokens - 1)], dim);
+    next =
+        load_value<Format, Tile>(cache + shared.slot_offset[min(token + Tile::kValueGroups, Tile::kTokens - 1)], dim);
 #pragma unroll
     for (int row = 0; row < Tile::kRows; row += 4) {
-      const float4 probabilities = *reinterpret_cast<const float4 *>(&shared.scores[token][row]);
+      // Keeps the probabilities of many rows from being loaded long before they are used.
+      if (row % 16 == 0 && row > 0) __builtin_amdgcn_sched_barrier(0);
+      const float4 probabilities = *reinterpret_cast<const float4*>(&shared.scores[token][row]);
 #pragma unroll
       for (int r = 0; r < min(4, Tile::kRows - row); ++r) {
         const float2 probability{probabilities[r], probabilities[r]};
@@ -278,9 +284,8 @@ OCTAVE_DEVICE void accumulate_tile(const uint8_t *cache, int count, DecodeShared
 
 // Sums the outputs over the groups of lanes that took different tokens, and writes the partials of all rows.
 template <class Tile, class Config>
-OCTAVE_DEVICE void write_partials(float *mid_o, int64_t token_stride, int64_t head_stride, int queries,
-                                  DecodeShared<Tile> &shared,
-                                  const float2 (&out)[Tile::kRows][Tile::kValueDims / 2]) {
+OCTAVE_DEVICE void write_partials(float* mid_o, int64_t token_stride, int64_t head_stride, int queries,
+                                  DecodeShared<Tile>& shared, const float2 (&out)[Tile::kRows][Tile::kValueDims / 2]) {
   const int group = thread_index() / Tile::kValueLanes;
   const int dim = thread_index() % Tile::kValueLanes * Tile::kValueDims;
 #pragma unroll
@@ -305,15 +310,15 @@ OCTAVE_DEVICE void write_partials(float *mid_o, int64_t token_stride, int64_t he
   for (int row = thread_index(); row < Tile::kRows; row += Tile::kThreads) {
     const int query = row / Config::kGqaGroup;
     if (query >= queries) continue;
-    float *partial = mid_o + query * token_stride + row % Config::kGqaGroup * head_stride + Tile::kHeadSize;
+    float* partial = mid_o + query * token_stride + row % Config::kGqaGroup * head_stride + Tile::kHeadSize;
     partial[0] = shared.maximum[row];
     partial[1] = shared.sum[row];
   }
 }
 
 template <class Format, class Config, class Scalar>
-OCTAVE_DEVICE void decode(const Scalar *query, const uint8_t *cache, const int32_t *block_table,
-                          const int32_t *q_to_req, const int32_t *q_to_klen, float *mid_o, const uint32_t *k_signs,
+OCTAVE_DEVICE void decode(const Scalar* query, const uint8_t* cache, const int32_t* block_table,
+                          const int32_t* q_to_req, const int32_t* q_to_klen, float* mid_o, const uint32_t* k_signs,
                           int64_t query_token_stride, int64_t query_head_stride, int64_t cache_block_stride,
                           int64_t cache_head_stride, int64_t cache_row_stride, int64_t block_table_stride,
                           int64_t mid_token_stride, int64_t mid_head_stride, int64_t mid_split_stride,
@@ -352,7 +357,7 @@ OCTAVE_DEVICE void decode(const Scalar *query, const uint8_t *cache, const int32
   }
 
   float2 out[Tile::kRows][Tile::kValueDims / 2] = {};
-  const uint8_t *head_cache = cache + kv_head * cache_head_stride;
+  const uint8_t* head_cache = cache + kv_head * cache_head_stride;
 
   // Consecutive query tokens of one request share each read of K and V; normally the group is one such run.
   for (int run = 0, next_run = 0; run < Tile::kQueries; run = next_run) {

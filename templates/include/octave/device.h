@@ -15,7 +15,9 @@ using int64_t = __INT64_TYPE__;
 
 #define OCTAVE_MEMBER inline __attribute__((device, always_inline))
 #define OCTAVE_DEVICE static OCTAVE_MEMBER
-#define OCTAVE_KERNEL(threads) __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads)))
+// A kernel of exactly `threads` threads a workgroup, of which the chip must hold `occupancy` waves per SIMD.
+#define OCTAVE_KERNEL(threads, occupancy) \
+  __global__ __attribute__((amdgpu_flat_work_group_size(threads, threads), amdgpu_waves_per_eu(occupancy)))
 
 namespace octave {
 
@@ -55,7 +57,7 @@ OCTAVE_DEVICE To bit_cast(From value) {
 
 // A load from an address that need not be aligned to the type.
 template <class T>
-OCTAVE_DEVICE T load(const void *address) {
+OCTAVE_DEVICE T load(const void* address) {
   T value;
   __builtin_memcpy(&value, address, sizeof(T));
   return value;

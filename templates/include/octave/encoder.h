@@ -69,7 +69,8 @@ OCTAVE_DEVICE EncodedBlock<kCount> encode_block(const float (&x)[kCount], bool f
   return block;
 }
 
-// Bit fields of four codes, one per byte, as they lie in a dword that covers more dims; `quad` counts from its first dim.
+// Bit fields of four codes, one per byte, as they lie in a dword that covers more dims; `quad` counts from its first
+// dim.
 struct NibbleField {
   static constexpr int kDims = 8;
   OCTAVE_MEMBER uint32_t operator()(uint32_t codes, int quad) const { return codes << (4 * quad); }
@@ -85,9 +86,10 @@ struct HighPlaneField {
   OCTAVE_MEMBER uint32_t operator()(uint32_t codes, int quad) const { return ((codes >> 2) & 0x01010101u) << quad; }
 };
 
-// Writes the dwords of a plane; lanes that share a dword join their fields. `dim` is the lane's first dim in the region.
+// Writes the dwords of a plane; lanes that share a dword join their fields. `dim` is the lane's first dim in the
+// region.
 template <class Field, int kCount>
-OCTAVE_DEVICE void pack_plane(const uint8_t (&codes)[kCount], int dim, uint32_t *words) {
+OCTAVE_DEVICE void pack_plane(const uint8_t (&codes)[kCount], int dim, uint32_t* words) {
   constexpr int kWords = max(1, kCount / Field::kDims);
   constexpr int kLanes = max(1, Field::kDims / kCount);
   constexpr int kPerWord = min(kCount, Field::kDims);
@@ -108,12 +110,12 @@ OCTAVE_DEVICE void pack_plane(const uint8_t (&codes)[kCount], int dim, uint32_t 
 }
 
 template <int kCount>
-OCTAVE_DEVICE void pack4(const uint8_t (&codes)[kCount], int dim, uint32_t *words) {
+OCTAVE_DEVICE void pack4(const uint8_t (&codes)[kCount], int dim, uint32_t* words) {
   pack_plane<NibbleField>(codes, dim, words);
 }
 
 template <int kCount>
-OCTAVE_DEVICE void pack3(const uint8_t (&codes)[kCount], int dim, uint32_t *low_plane, uint32_t *high_plane) {
+OCTAVE_DEVICE void pack3(const uint8_t (&codes)[kCount], int dim, uint32_t* low_plane, uint32_t* high_plane) {
   pack_plane<LowPlaneField>(codes, dim, low_plane);
   pack_plane<HighPlaneField>(codes, dim, high_plane);
 }

@@ -1,4 +1,5 @@
-// Values across the lanes of a wave: exchanges with a lane at distance 2^k, and reductions over aligned groups of lanes.
+// Values across the lanes of a wave: exchanges with a lane at distance 2^k, and reductions over aligned groups of
+// lanes.
 #pragma once
 
 #include "octave/device.h"
@@ -52,7 +53,8 @@ OCTAVE_DEVICE T lane_xor(T value) {
 }
 
 // Combines the values of each aligned group of kLanes lanes; every lane of the group gets the result. The combination
-// is the tree that pairs lanes at distance 1, 2, 4, …: mirrors serve for 4 and 8, where the smaller groups already agree.
+// is the tree that pairs lanes at distance 1, 2, 4, …: mirrors serve for 4 and 8, where the smaller groups already
+// agree.
 template <int kLanes, class T, class Combine>
 OCTAVE_DEVICE T group_reduce(T value, Combine combine) {
   static_assert(kLanes >= 1 && (kLanes & (kLanes - 1)) == 0 && kLanes <= kWaveSize);
@@ -92,8 +94,8 @@ OCTAVE_DEVICE uint32_t group_or(uint32_t value) {
   return group_reduce<kLanes>(value, Or{});
 }
 
-// The tree sum of a group's kLanes · kElements values, neighbours in a lane first: the order does not depend on how many
-// elements a lane holds, so that wave32 and wave64 agree bit for bit.
+// The tree sum of a group's kLanes · kElements values, neighbours in a lane first: the order does not depend on how
+// many elements a lane holds, so that wave32 and wave64 agree bit for bit.
 template <int kLanes, int kElements>
 OCTAVE_DEVICE float group_sum(const float (&values)[kElements]) {
   float level[kElements];

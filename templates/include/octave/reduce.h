@@ -9,14 +9,14 @@
 namespace octave {
 
 template <int kHeadSize, int kWaves, class Scalar>
-OCTAVE_DEVICE void reduce(const float *mid_o, Scalar *out, const uint32_t *v_signs, int64_t mid_token_stride,
+OCTAVE_DEVICE void reduce(const float* mid_o, Scalar* out, const uint32_t* v_signs, int64_t mid_token_stride,
                           int64_t mid_head_stride, int64_t mid_split_stride, int64_t out_token_stride,
                           int64_t out_head_stride, int32_t num_heads, int32_t num_kv_splits) {
   constexpr int kCount = kElements<kHeadSize>;
   const int64_t query = workgroup_x();
   const int64_t head = static_cast<int64_t>(workgroup_y()) * kWaves + wave_index();
   if (head >= num_heads) return;
-  const float *partials = mid_o + query * mid_token_stride + head * mid_head_stride;
+  const float* partials = mid_o + query * mid_token_stride + head * mid_head_stride;
 
   float maximum = -kInfinity;
   for (int split = lane_index(); split < num_kv_splits; split += kWaveSize) {
@@ -27,7 +27,7 @@ OCTAVE_DEVICE void reduce(const float *mid_o, Scalar *out, const uint32_t *v_sig
   float x[kCount] = {};
   float sum = 0.0f;
   for (int split = 0; split < num_kv_splits; ++split) {
-    const float *partial = partials + split * mid_split_stride;
+    const float* partial = partials + split * mid_split_stride;
     const float split_sum = partial[kHeadSize + 1];
     if (split_sum == 0.0f) continue;  // an empty split: its outputs carry no weight, whatever they are
     // An infinite maximum has weight 1 for itself; the difference would be NaN.

@@ -8,7 +8,7 @@
 namespace octave {
 
 template <class Format, int kCount>
-OCTAVE_DEVICE void encode_key(const float (&x)[kCount], uint32_t *slot) {
+OCTAVE_DEVICE void encode_key(const float (&x)[kCount], uint32_t* slot) {
   constexpr int kLanes = Format::kKBlockSize / kCount;
   const int dim = lane_index() * kCount;
   const bool rotary = dim < Format::kRotaryDims;
@@ -18,12 +18,12 @@ OCTAVE_DEVICE void encode_key(const float (&x)[kCount], uint32_t *slot) {
   } else {
     pack3(block.codes, dim - Format::kRotaryDims, slot + Format::kKRestOffset / 4, slot + Format::kKRestHighPlane / 4);
   }
-  auto *scales = reinterpret_cast<_Float16 *>(slot) + Format::kKScaleOffset / 2;
+  auto* scales = reinterpret_cast<_Float16*>(slot) + Format::kKScaleOffset / 2;
   if (lane_index() % kLanes == 0) scales[dim / Format::kKBlockSize] = block.scale;
 }
 
 template <class Format, int kCount>
-OCTAVE_DEVICE void encode_value(const float (&x)[kCount], uint32_t *slot) {
+OCTAVE_DEVICE void encode_value(const float (&x)[kCount], uint32_t* slot) {
   const int dim = lane_index() * kCount;
   const auto block = encode_block<Format, kWaveSize>(x, Format::kVBits == 4);
   if constexpr (Format::kVBits == 4) {
@@ -31,13 +31,13 @@ OCTAVE_DEVICE void encode_value(const float (&x)[kCount], uint32_t *slot) {
   } else {
     pack3(block.codes, dim, slot + Format::kVOffset / 4, slot + Format::kVHighPlane / 4);
   }
-  auto *scales = reinterpret_cast<_Float16 *>(slot) + Format::kVScaleOffset / 2;
+  auto* scales = reinterpret_cast<_Float16*>(slot) + Format::kVScaleOffset / 2;
   if (lane_index() == 0) scales[0] = block.scale;
 }
 
 template <class Format, int kWaves, class Scalar>
-OCTAVE_DEVICE void cache_store(const Scalar *key, const Scalar *value, uint8_t *cache, const int64_t *slot_mapping,
-                               const uint32_t *k_signs, const uint32_t *v_signs, int64_t key_token_stride,
+OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* cache, const int64_t* slot_mapping,
+                               const uint32_t* k_signs, const uint32_t* v_signs, int64_t key_token_stride,
                                int64_t key_head_stride, int64_t value_token_stride, int64_t value_head_stride,
                                int64_t cache_block_stride, int64_t cache_head_stride, int64_t cache_row_stride,
                                int32_t num_tokens, int32_t block_size) {
@@ -51,7 +51,7 @@ OCTAVE_DEVICE void cache_store(const Scalar *key, const Scalar *value, uint8_t *
   if (token >= num_tokens) return;
   const int64_t index = slot_mapping[token];
   if (index < 0) return;
-  uint32_t *slot = slots[wave_index()];
+  uint32_t* slot = slots[wave_index()];
 
   // The scale words cover the padding behind the scales too.
   for (int i = Format::kKScaleOffset / 4 + lane_index(); i < kWords; i += kWaveSize) slot[i] = 0;

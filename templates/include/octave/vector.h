@@ -10,7 +10,7 @@ template <int kHeadSize>
 inline constexpr int kElements = kHeadSize / kWaveSize;
 
 template <class Scalar, int kCount>
-OCTAVE_DEVICE void load_vector(const Scalar *source, float (&x)[kCount]) {
+OCTAVE_DEVICE void load_vector(const Scalar* source, float (&x)[kCount]) {
   struct Raw {
     Scalar values[kCount];
   };
@@ -20,7 +20,7 @@ OCTAVE_DEVICE void load_vector(const Scalar *source, float (&x)[kCount]) {
 }
 
 template <class Scalar, int kCount>
-OCTAVE_DEVICE void store_vector(Scalar *target, const float (&x)[kCount]) {
+OCTAVE_DEVICE void store_vector(Scalar* target, const float (&x)[kCount]) {
   struct Raw {
     Scalar values[kCount];
   } raw;
@@ -31,7 +31,7 @@ OCTAVE_DEVICE void store_vector(Scalar *target, const float (&x)[kCount]) {
 
 // Negates the dims whose sign bit is set; bit i of word w belongs to dim 32w + i.
 template <int kCount>
-OCTAVE_DEVICE void flip_signs(const uint32_t *signs, float (&x)[kCount]) {
+OCTAVE_DEVICE void flip_signs(const uint32_t* signs, float (&x)[kCount]) {
   const int dim = lane_index() * kCount;
   const uint32_t bits = signs[dim / 32] >> (dim % 32);
 #pragma unroll
@@ -84,13 +84,13 @@ OCTAVE_DEVICE void hadamard(float (&x)[kCount]) {
 }
 
 template <int kDims, int kCount>
-OCTAVE_DEVICE void rotate_forward(const uint32_t *signs, float (&x)[kCount]) {
+OCTAVE_DEVICE void rotate_forward(const uint32_t* signs, float (&x)[kCount]) {
   flip_signs(signs, x);
   hadamard<kDims>(x);
 }
 
 template <int kDims, int kCount>
-OCTAVE_DEVICE void rotate_inverse(const uint32_t *signs, float (&x)[kCount]) {
+OCTAVE_DEVICE void rotate_inverse(const uint32_t* signs, float (&x)[kCount]) {
   hadamard<kDims>(x);
   flip_signs(signs, x);
 }

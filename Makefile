@@ -1,0 +1,56 @@
+# Everything runs in a virtual environment of its own: VENV=folder puts it elsewhere.
+# TORCH_INDEX=url takes torch from that package index, such as the one with PyTorch's CPU builds.
+PYTHON ?= python3
+VENV ?= .venv
+ARCH ?= gfx942
+TORCH_INDEX ?=
+CXX ?= g++
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SOURCES := templates/include/octave/*.h templates/host/*.h templates/host/*.cpp tests/mock_hip/*.cpp
+
+.PHONY: build test test-slow check generate lint format dist clean
+
+build: $(INSTALLED)
+	$(BIN)/octave-gen build --arch $(ARCH)
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+test-slow: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow
+
+check: $(INSTALLED)
+	$(BIN)/octave-gen check
+
+generate: $(INSTALLED)
+	$(BIN)/octave-gen generate
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(SOURCES)
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(SOURCES)
+
+dist: $(INSTALLED)
+	$(BIN)/python -m build --outdir dist .
+
+clean: $(INSTALLED)
+	$(BIN)/octave-gen clean
+	rm -rf dist
+
+# torch first and pinned: asked for as a mere dependency, pip may choose a CUDA build of several GB.
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "error: Python 3.10 or newer is needed"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { echo "error: Python's venv is missing; on Debian: apt-get install python3-venv"; exit 1; }
+	@command -v $(CXX) >/dev/null || { echo "error: $(CXX) is missing; on Debian: apt-get install g++"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
+	$(BIN)/pip install --quiet --editable '.[test,lint]'
+	touch $@

@@ -1,0 +1,32 @@
+"""``octave-gen clean``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from octave_gen.cli.options import dry_run_option, out_folder, out_option
+
+
+@click.command()
+@out_option
+@click.option("--cache", "with_cache", is_flag=True, help="Empty the compile cache too.")
+@dry_run_option("Say what would be removed, and leave it.")
+def command(out: Path | None, with_cache: bool, dry_run: bool) -> None:
+    """Remove built libraries, their manifests and what failed builds kept.
+
+    Files that no build wrote stay.
+    """
+    from octave_gen.build import clean
+
+    def progress(line: str) -> None:
+        click.echo(line, err=True)
+
+    removed = clean.outputs(out_folder(out), dry_run=dry_run, progress=progress)
+    if with_cache:
+        removed += clean.compile_cache(dry_run=dry_run, progress=progress)
+    for item in removed:
+        click.echo(f"remove {item.path}")
+    megabytes = sum(item.size for item in removed) / 1e6
+    click.echo(f"{megabytes:.1f} MB {'would be freed' if dry_run else 'freed'}", err=True)

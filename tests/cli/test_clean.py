@@ -1,0 +1,101 @@
+"""clean."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def out(built: tuple[Path, Result], tmp_path: Path) -> Path:
+    folder = tmp_path / "out"
+    shutil.copytree(built[0], folder)
+    return folder
+
+
+def listing(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")} if folder.exists() else set()
+
+
+def test_outputs_go_and_their_empty_folders(run: Run, out: Path) -> None:
+    library = next((out / "gfx942").glob("*.so"))
+    before = listing(out)
+    dry = run("clean", "--out", out, "--dry-run")
+    assert dry.exit_code == 0
+    assert dry.stdout.splitlines() == [f"remove {library}", f"remove {out / 'gfx942' / 'manifest.json'}"]
+    assert dry.stderr == "0.1 MB would be freed\n"
+    assert listing(out) == before
+    done = run("clean", "--out", out)
+    assert (done.exit_code, done.stdout) == (0, dry.stdout)
+    assert not out.exists()
+    again = run("clean", "--out", out)
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "0.0 MB freed\n")
+
+
+def test_what_no_build_wrote_stays(run: Run, out: Path) -> None:
+    mine = [
+        "notes.txt",
+        "gfx942/notes.txt",
+        "gfx942/libother.so",
+        "gfx1100/kept/liboctave_gfx1100-0.so",
+        "src/manifest.json",
+    ]
+    for name in mine:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("x")
+    assert run("clean", "--out", out).exit_code == 0
+    assert {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()} == set(mine)
+
+
+def test_kept_failures_go(run: Run, tmp_path: Path) -> None:
+    failed = tmp_path / "gfx942" / "failed"
+    failed.mkdir(parents=True)
+    (failed / "decode.log").write_text("x" * 200_000)
+    result = run("clean", "--out", tmp_path)
+    assert result.stdout == f"remove {failed}\n"
+    assert result.stderr == "0.2 MB freed\n"
+    assert not failed.exists()
+
+
+def test_a_link_is_removed_and_not_followed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("x")
+    (tmp_path / "out" / "gfx942").mkdir(parents=True)
+    (tmp_path / "out" / "gfx942" / "failed").symlink_to(tmp_path / "precious")
+    run("clean", "--out", tmp_path / "out")
+    assert (tmp_path / "precious" / "file").exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_cache_goes_only_when_asked(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("OCTAVE_CACHE_DIR", str(cache))
+    (cache / "entries" / "ab").mkdir(parents=True)
+    (cache / "entries" / "ab" / "abcd").write_text("x" * 300_000)
+    (cache / "mine.txt").write_text("x")
+    run("clean", "--out", tmp_path / "none")
+    assert (cache / "entries" / "ab" / "abcd").exists()
+    dry = run("clean", "--out", tmp_path / "none", "--cache", "--dry-run")
+    assert (dry.stdout, dry.stderr) == (f"remove {cache / 'entries'}\n", "0.3 MB would be freed\n")
+    assert (cache / "entries" / "ab" / "abcd").exists()
+    assert run("clean", "--out", tmp_path / "none", "--cache").stdout == dry.stdout
+    assert not (cache / "entries").exists()
+    assert (cache / "mine.txt").exists()
+
+
+def test_a_build_that_runs_is_not_cleaned_away(run: Run, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from octave_gen.build import locks
+
+    monkeypatch.setenv("OCTAVE_LOCK_TIMEOUT", "0")
+    before = listing(out)
+    with locks.held(out / "gfx942" / ".lock", timeout=0, progress=print):
+        result = run("clean", "--out", out)
+    assert result.exit_code == 1
+    assert "another build holds this lock" in result.stderr
+    assert listing(out) == before

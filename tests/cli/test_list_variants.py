@@ -1,0 +1,120 @@
+"""list-variants."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from octave_gen import manifest, paths, plan, spec
+from octave_gen.build import drift
+from octave_gen.kernels import KINDS
+
+Run = Callable[..., Result]
+
+NAME = "rotate_h256_f16_portable_gfx942"
+
+
+def names(text: str) -> list[str]:
+    return [line.split()[0] for line in text.splitlines()]
+
+
+def test_every_variant_has_one_line(run: Run) -> None:
+    result = run("list-variants")
+    planned = plan.variants(spec.shipped())
+    assert names(result.stdout) == [variant.name for variant in planned]
+    assert result.stderr == f"{len(planned)} variants\n"
+
+
+def test_a_line_says_what_is_known_and_built(run: Run, built: tuple[Path, Result], tmp_path: Path) -> None:
+    line = next(x for x in run("list-variants", "--out", built[0]).stdout.splitlines() if x.startswith(NAME))
+    assert line.split() == [NAME, "slot=-", "evidence=compiled", "built=yes"]
+    decode = run("list-variants", "--out", built[0], "--filter", "decode_octave_k3v4_h256r64_g6_q1_f16_*942").stdout
+    assert decode.split()[1:] == ["slot=248", "evidence=compiled", "built=no"]
+    assert "built=yes" not in run("list-variants", "--out", tmp_path).stdout
+
+
+def test_arch_and_filter(run: Run) -> None:
+    result = run("list-variants", "--arch", "gfx1100", "--filter", "rotate_*_f16_*")
+    assert names(result.stdout) == ["rotate_h128_f16_portable_gfx1100", "rotate_h256_f16_portable_gfx1100"]
+    two = run("list-variants", "--arch", "gfx1100", "--arch", "gfx942", "--filter", "rotate_h128_f16_*")
+    assert len(names(two.stdout)) == 2
+
+
+def test_json_is_an_array_of_the_records_of_the_manifest(run: Run) -> None:
+    result = run("list-variants", "--json", "--filter", "r*_h256*_f16_*gfx942")
+    records = json.loads(result.stdout)
+    planned = plan.variants(spec.shipped())
+    units = plan.units(variant for variant in planned if variant.kind.name != "decode")
+    expected = json.loads(drift.expected(units)["manifest.json"])["variants"]
+    chosen = {variant.name for variant in plan.select(planned, "r*_h256*_f16_*gfx942")}
+    assert records == [record for record in expected if record["name"] in chosen]
+    assert result.stdout == manifest.dump(records)
+
+
+def test_a_filter_without_match_exits_2_with_near_names(run: Run) -> None:
+    for more in ([], ["--json"]):
+        result = run("list-variants", "--filter", "rotat_h256_f16_portable_gfx942", *more)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"did you mean {NAME}" in result.stderr
+
+
+def test_a_damaged_manifest_is_not_taken_for_nothing_built(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "gfx942").mkdir()
+    (tmp_path / "gfx942" / "manifest.json").write_text("{")
+    result = run("list-variants", "--out", tmp_path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no JSON" in result.stderr
+
+
+OWN_SPEC = """
+edition = 1
+family = "octave"
+cache_dtypes = ["octave_k3v3"]
+head_size = 256
+rotary_dims = 64
+gqa_groups = [5]
+query_groups = [1]
+query_dtypes = ["fp16"]
+archs = ["gfx942"]
+"""
+BUDGET = """
+[[budget]]
+kernel = "{kernel}"
+arch = "gfx942"
+vgprs = 256
+agprs = 0
+sgprs = 102
+lds_bytes = 65536
+occupancy = 1
+"""
+
+
+@pytest.fixture
+def own_spec(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN_SPEC + "".join(BUDGET.format(kernel=kernel) for kernel in KINDS))
+    return path
+
+
+def test_a_spec_of_ones_own_takes_the_place_of_the_shipped_ones(run: Run, own_spec: Path) -> None:
+    records = json.loads(run("list-variants", "--spec", own_spec, "--json").stdout)
+    assert [record["name"] for record in records] == [
+        "store_octave_k3v3_h256r64_f16_portable_gfx942",
+        NAME,
+        "decode_octave_k3v3_h256r64_g5_q1_f16_portable_gfx942",
+        "reduce_h256_f16_portable_gfx942",
+    ]
+    assert {tuple(record["specs"]) for record in records} == {("mine.toml",)}
+    two = run("list-variants", "--spec", own_spec, "--spec", next(paths.SPECS.glob("*h128*.toml")), "--arch", "gfx942")
+    assert {name.split("_h")[1][:3] for name in names(two.stdout)} == {"128", "256"}
+
+
+def test_a_broken_spec_exits_2(run: Run, own_spec: Path) -> None:
+    own_spec.write_text(own_spec.read_text().replace("head_size = 256", "head_size = 100"))
+    result = run("list-variants", "--spec", own_spec)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "head_size" in result.stderr

@@ -1,0 +1,118 @@
+"""Kernel kinds: launch geometry, constants of tiers and what a tier refuses."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from octave_gen.arch import ARCHS, Arch
+from octave_gen.errors import OctaveError
+from octave_gen.kernels import KINDS
+from octave_gen.kernels.base import SCALARS, Extent, Geometry, KernelKind, Shape
+
+PORTABLE = [pytest.param(kind, id=name) for name, kind in KINDS.items()]
+CHIPS = [pytest.param(chip, id=name) for name, chip in ARCHS.items()]
+
+
+def shape(gqa_group: int = 6, query_group: int = 4, head_size: int = 256) -> Shape:
+    return Shape(
+        family="octave",
+        head_size=head_size,
+        scalar="f16",
+        cache_dtype="octave_k3v3",
+        rotary_dims=64,
+        gqa_group=gqa_group,
+        query_group=query_group,
+    )
+
+
+@pytest.mark.parametrize(
+    ("grid", "workgroups"),
+    [
+        ((Extent("tokens"),), (9, 1, 1)),
+        ((Extent("tokens", 4), Extent("heads")), (3, 2, 1)),
+        ((Extent("heads"), Extent("tokens", 9), Extent("tokens", 8)), (2, 1, 2)),
+        ((Extent("none"), Extent("heads", 4)), (0, 1, 1)),
+    ],
+)
+def test_grids_round_up(grid: tuple[Extent, ...], workgroups: tuple[int, int, int]) -> None:
+    assert Geometry(64, grid).workgroups({"tokens": 9, "heads": 2, "none": 0}) == workgroups
+
+
+@pytest.mark.parametrize("kind", PORTABLE)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_workgroups_are_whole_waves(kind: KernelKind, chip: Arch) -> None:
+    for tier in kind.tiers:
+        geometry = tier.geometry(shape(), chip)
+        assert geometry.threads % chip.wave_size == 0
+        assert chip.wave_size <= geometry.threads <= 1024
+        assert len(geometry.grid) <= 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts", "gfx942", "gfx1100"),
+    [
+        ("store", {"tokens": 9, "kv_heads": 2}, (256, (3, 2, 1)), (128, (3, 2, 1))),
+        ("rotate", {"tokens": 8, "heads": 12}, (256, (2, 12, 1)), (128, (2, 12, 1))),
+        ("decode", {"queries": 9, "kv_heads": 2, "kv_splits": 32}, (256, (3, 2, 32)), (256, (3, 2, 32))),
+        ("reduce", {"queries": 9, "heads": 13}, (256, (9, 4, 1)), (128, (9, 4, 1))),
+    ],
+)
+def test_launches_of_the_portable_tier(
+    kind: str,
+    counts: dict[str, int],
+    gfx942: tuple[int, tuple[int, int, int]],
+    gfx1100: tuple[int, tuple[int, int, int]],
+) -> None:
+    tier = KINDS[kind].tier("portable")
+    for name, expected in (("gfx942", gfx942), ("gfx1100", gfx1100)):
+        geometry = tier.geometry(shape(), ARCHS[name])
+        assert (geometry.threads, geometry.workgroups(counts)) == expected
+
+
+@pytest.mark.parametrize("kind", PORTABLE)
+def test_kinds_depend_on_fields_of_a_shape_and_have_an_op(kind: KernelKind) -> None:
+    optional = {field.name for field in fields(Shape)} - {"family", "head_size", "scalar"}
+    assert set(kind.fields) <= optional
+    assert kind.op in ("cache_store", "decode", "rotate")
+    assert kind.purpose
+    assert kind.tiers[0].name == "portable"
+
+
+def test_kinds_in_the_order_of_listings() -> None:
+    assert list(KINDS) == ["store", "rotate", "decode", "reduce"]
+    assert all(kind.name == name for name, kind in KINDS.items())
+    assert SCALARS == {"fp16": "f16", "bf16": "bf16"}
+
+
+def test_a_tier_that_does_not_exist_names_those_that_do() -> None:
+    with pytest.raises(OctaveError, match=r"decode has no tier 'mfma'\n  hint: it has portable"):
+        KINDS["decode"].tier("mfma")
+
+
+@pytest.mark.parametrize(("rows", "dims"), [((1, 1), 4), ((8, 4), 4), ((16, 2), 4), ((11, 3), 2), ((16, 4), 2)])
+def test_decode_holds_fewer_dims_per_lane_for_many_rows(rows: tuple[int, int], dims: int) -> None:
+    constants = KINDS["decode"].tier("portable").constants(shape(*rows), ARCHS["gfx942"])
+    assert constants["value_dims_per_lane"] == dims
+    assert (constants["gqa_group"], constants["query_group"]) == rows
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_decode_refuses_more_than_64_rows(chip: Arch) -> None:
+    refuse = KINDS["decode"].tier("portable").refuse
+    for gqa_group in range(1, 17):
+        for query_group in range(1, 17):
+            rows = gqa_group * query_group
+            reason = f"the portable tier holds gqa_group × query_group up to 64, not {rows}" if rows > 64 else None
+            assert refuse(shape(gqa_group, query_group), chip) == reason
+
+
+@pytest.mark.parametrize("kind", PORTABLE)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_portable_tier_holds_heads_that_are_powers_of_two(kind: KernelKind, chip: Arch) -> None:
+    refuse = kind.tier("portable").refuse
+    for head_size in range(64, 513, 64):
+        held = head_size in (64, 128, 256, 512)
+        reason = None if held else f"the portable tier holds head_size 64, 128, 256 and 512, not {head_size}"
+        assert refuse(shape(head_size=head_size), chip) == reason

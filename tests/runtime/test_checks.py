@@ -1,0 +1,175 @@
+"""Wrong arguments: the CPU op and the GPU path refuse the same ones, and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from octave_gen.errors import OctaveError
+from octave_gen.runtime import checks, gpu
+from octave_gen.runtime.dispatch import Registry
+
+Arguments = dict[str, Any]
+Edit = Callable[[Arguments], Any]
+NOWHERE = gpu.Place("gfx942", stream=0, registry=Registry())
+
+
+def edit(**changes: Callable[[Any], Any] | Any) -> Edit:
+    """Replaces arguments: by a value, or by what a function makes of the old one."""
+
+    def apply(arguments: Arguments) -> None:
+        for name, change in changes.items():
+            arguments[name] = change(arguments[name]) if callable(change) else change
+
+    return apply
+
+
+def misaligned(cache: torch.Tensor) -> torch.Tensor:
+    storage = torch.zeros(cache.numel() + 8, dtype=torch.uint8)
+    offset = -storage.data_ptr() % 4 + 2
+    return storage[offset : offset + cache.numel()].view(cache.shape)
+
+
+def strided(cache: torch.Tensor) -> torch.Tensor:
+    """The same shape with rows one byte further apart."""
+    blocks, heads, rows, slot = cache.shape
+    return torch.zeros(blocks, heads, rows, slot + 1, dtype=torch.uint8)[..., :slot]
+
+
+def sparse(x: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(*x.shape, 2, dtype=x.dtype)[..., 0]
+
+
+STORE = [
+    (edit(key=lambda x: x.float()), "key is torch.float32, not torch.float16 or torch.bfloat16"),
+    (edit(value=lambda x: x.bfloat16()), "value is torch.bfloat16, key torch.float16"),
+    (edit(key=lambda x: x[0]), "key has 2 dimensions, not 3"),
+    (edit(value=lambda x: x[:, :1]), r"value is \[7, 1, 128\], key \[7, 2, 128\]"),
+    (edit(value=lambda x: x[:6]), r"value is \[6, 2, 128\], key \[7, 2, 128\]"),
+    (edit(key=lambda x: x[:6], value=lambda x: x[:6]), "slot_mapping names 7 slots for 6 tokens"),
+    (edit(key=lambda x: x[:, :1], value=lambda x: x[:, :1]), "key has 1 heads, the cache 2"),
+    (edit(key=sparse), "last dimension of key has stride 2, not 1"),
+    (edit(value=sparse), "last dimension of value has stride 2, not 1"),
+    (edit(slot_mapping=lambda x: x.int()), "slot_mapping is torch.int32, not torch.int64"),
+    (edit(slot_mapping=lambda x: x.repeat(2)[::2]), "last dimension of slot_mapping has stride 2, not 1"),
+    (edit(cache=lambda x: x.view(torch.int8)), "cache is torch.int8, not torch.uint8"),
+    (edit(cache=lambda x: x[:, 0]), "cache has 3 dimensions, not 4"),
+    (edit(cache=lambda x: x[..., :104]), r"no slot of head size 128 and fmt 3 has 104 bytes[\s\S]*112 \(rotary 64\)"),
+    (edit(cache=misaligned), "cache begins at an address that is no multiple of 4"),
+    (edit(cache=strided), r"cache has strides \[3616, 1808, 113, 1\], not multiples of 4 bytes"),
+    (edit(cache=sparse), "the bytes of a cache slot are 2 apart, not 1"),
+    (edit(cache=lambda x: x[:, :, :0]), r"cache is \[3, 2, 0, 112\]: it has no heads or no rows"),
+    (edit(fmt=5), r"fmt: 5 is no cache format[\s\S]*3 \(octave_k3v3\), 4 \(octave_k3v4\)"),
+    (edit(fmt=4), r"no slot of head size 128 and fmt 4 has 112 bytes"),
+    (edit(key=lambda x: x[..., :96], value=lambda x: x[..., :96]), "head_size 96 is not a multiple of 64"),
+    (edit(k_signs=lambda x: x.long()), "k_signs is torch.int64, not torch.int32"),
+    (edit(v_signs=lambda x: x[:3]), "v_signs has 3 words, head_size 128 needs 4"),
+    (edit(k_signs=lambda x: x.repeat(2)), "k_signs has 8 words, head_size 128 needs 4"),
+    (edit(v_signs=lambda x: x.repeat(2)[::2]), "last dimension of v_signs has stride 2, not 1"),
+]
+ROTATE = [
+    (edit(x=lambda x: x.double()), "x is torch.float64, not"),
+    (edit(x=lambda x: x[0]), "x has 2 dimensions, not 3"),
+    (edit(x=lambda x: x[..., :96]), "x has head_size 96, no multiple of 64 up to 512"),
+    (edit(x=lambda x: x.repeat(1, 1, 5)), "x has head_size 640, no multiple of 64 up to 512"),
+    (edit(x=sparse), "last dimension of x has stride 2, not 1"),
+    (edit(signs=lambda x: x[:2]), "signs has 2 words, head_size 128 needs 4"),
+    (edit(signs=lambda x: x[None]), "signs has 2 dimensions, not 1"),
+]
+DECODE = [
+    (edit(query=lambda x: x.float(), out=lambda x: x.float()), "query is torch.float32, not"),
+    (edit(out=lambda x: x.bfloat16()), "out is torch.bfloat16, query torch.float16"),
+    (edit(out=lambda x: x[:5]), r"out is \[5, 8, 128\], query \[6, 8, 128\]"),
+    (edit(query=lambda x: x[:, :7], out=lambda x: x[:, :7]), "7 query heads are no multiple of 2 kv heads"),
+    (edit(query=lambda x: x[:, :0], out=lambda x: x[:, :0]), "0 query heads are no multiple of 2 kv heads"),
+    (edit(query=lambda x: x[..., :64], out=lambda x: x[..., :64]), "no slot of head size 64 and fmt 3 has 112 bytes"),
+    (edit(out=sparse), "last dimension of out has stride 2, not 1"),
+    (edit(query=sparse), "last dimension of query has stride 2, not 1"),
+    (edit(cache=strided), "not multiples of 4 bytes"),
+    (edit(cache=misaligned), "cache begins at an address"),
+    (edit(cache=lambda x: x[:, :0]), "it has no heads or no rows"),
+    (edit(block_table=lambda x: x.long()), "block_table is torch.int64, not torch.int32"),
+    (edit(block_table=lambda x: x[0]), "block_table has 1 dimensions, not 2"),
+    (edit(block_table=sparse), "last dimension of block_table has stride 2, not 1"),
+    (edit(q_to_req=lambda x: x[:5]), "q_to_req has 5 entries for 6 queries"),
+    (edit(q_to_klen=lambda x: x[:5]), "q_to_klen has 5 entries for 6 queries"),
+    (edit(q_to_klen=lambda x: x.long()), "q_to_klen is torch.int64, not torch.int32"),
+    (edit(q_to_req=lambda x: x.repeat(2)[::2]), "last dimension of q_to_req has stride 2, not 1"),
+    (edit(mid_o=lambda x: x.half()), "mid_o is torch.float16, not torch.float32"),
+    (edit(mid_o=lambda x: x[:5]), r"mid_o is \[5, 8, 2, 130\], at least \[6, 8, 2, 130\] is needed"),
+    (edit(mid_o=lambda x: x[:, :7]), r"mid_o is \[6, 7, 2, 130\], at least"),
+    (edit(mid_o=lambda x: x[..., :129]), r"mid_o is \[6, 8, 2, 129\], at least"),
+    (edit(mid_o=sparse), "last dimension of mid_o has stride 2, not 1"),
+    (edit(num_kv_splits=3), r"mid_o is \[6, 8, 2, 130\], at least \[6, 8, 3, 130\] is needed"),
+    (edit(num_kv_splits=0), "num_kv_splits is 0, not 1 to 1024"),
+    (edit(num_kv_splits=1025), "num_kv_splits is 1025, not 1 to 1024"),
+    (edit(query_group=0), "query_group is 0, not 1 or more"),
+    (edit(sm_scale=float("nan")), "sm_scale is nan"),
+    (edit(fmt=0), "0 is no cache format"),
+    (edit(k_signs=lambda x: x[:2]), "k_signs has 2 words"),
+    (edit(v_signs=lambda x: x[:2]), "v_signs has 2 words"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (name, change, message)
+        for name, cases in (("store", STORE), ("rotate", ROTATE), ("decode", DECODE))
+        for change, message in cases
+    ],
+)
+def test_refused(name: str, change: Edit, message: str, request: pytest.FixtureRequest) -> None:
+    arguments: Arguments = request.getfixturevalue(f"{name}_arguments")
+    op = "cache_store" if name == "store" else name
+    change(arguments)
+    before = {key: x.clone() for key, x in arguments.items() if isinstance(x, torch.Tensor)}
+    with pytest.raises(OctaveError, match=message) as on_cpu:
+        getattr(torch.ops.octave, op)(**arguments)
+    with pytest.raises(OctaveError, match=message) as on_gpu:
+        getattr(gpu, op)(**arguments, place=NOWHERE)
+    assert str(on_cpu.value) == str(on_gpu.value)
+    for key, x in before.items():
+        assert torch.equal(arguments[key].nan_to_num(), x.nan_to_num()), key
+
+
+def test_all_problems_in_one_report(store_arguments: Arguments) -> None:
+    edit(key=lambda x: x.float(), slot_mapping=lambda x: x.int(), k_signs=lambda x: x[None])(store_arguments)
+    with pytest.raises(OctaveError) as raised:
+        torch.ops.octave.cache_store(**store_arguments)
+    assert str(raised.value) == (
+        "octave.cache_store: these arguments do not fit:\n"
+        "  key is torch.float32, not torch.float16 or torch.bfloat16\n"
+        "  slot_mapping is torch.int32, not torch.int64\n"
+        "  k_signs has 2 dimensions, not 1"
+    )
+
+
+def test_other_devices(store_arguments: Arguments) -> None:
+    store_arguments["cache"] = store_arguments["cache"].to("meta")
+    with pytest.raises(OctaveError, match=r"different devices: key on cpu, value on cpu, cache on meta"):
+        checks.check_cache_store(**store_arguments)
+
+
+def test_slot_beyond_the_cache(store_arguments: Arguments) -> None:
+    store_arguments["slot_mapping"][2] = 48
+    with pytest.raises(OctaveError, match="slot 48 is beyond the cache's 48 slots"):
+        torch.ops.octave.cache_store(**store_arguments)
+    assert not store_arguments["cache"].any()
+
+
+def test_strides_of_single_entries_do_not_matter(store_arguments: Arguments) -> None:
+    odd = torch.zeros(2 * 16 * 112, dtype=torch.uint8).as_strided((1, 2, 16, 112), (7, 16 * 112, 112, 1))
+    store_arguments["cache"] = odd
+    store_arguments["slot_mapping"] = torch.tensor([3])
+    torch.ops.octave.cache_store(**store_arguments)
+    assert odd[0, :, 3].any()
+
+
+def test_layout(store_arguments: Arguments, decode_arguments: Arguments) -> None:
+    assert checks.check_cache_store(**store_arguments).slot_bytes == 112
+    del decode_arguments["use_wmma"]
+    assert checks.check_decode(**decode_arguments).rotary_dims == 64

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from octave_gen import arch as archs
+from octave_gen.errors import OctaveError
+from octave_gen.runtime.dispatch import Registry, decode_tier
+from octave_gen.runtime.library import Library, VariantKey
+
+Make = Callable[..., Library]
+DECODE = VariantKey(
+    arch="gfx942",
+    kind="decode",
+    tier="portable",
+    query_dtype="fp16",
+    head_size=128,
+    cache_dtype="octave_k3v3",
+    slot_bytes=112,
+    gqa_group=4,
+    query_group=1,
+)
+
+
+def test_each_variant_is_found_by_its_key(make_library: Make) -> None:
+    libraries = [make_library("gfx942"), make_library("gfx1100")]
+    registry = Registry(libraries)
+    for library in libraries:
+        assert len({variant.key for variant in library.variants}) == len(library.variants) == 10
+        for variant in library.variants:
+            assert registry.find(variant.key) == (library, variant)
+    assert registry.find(DECODE)[1].name == "decode_octave_k3v3_h128r64_g4_q1_f16_portable_gfx942"
+
+
+def test_slot_size_stands_for_the_rotary_dims(make_library: Make) -> None:
+    registry = Registry([make_library(rotary_dims=64, head_size=256), make_library(rotary_dims=128, head_size=256)])
+    for slot_bytes, rotary_dims in ((216, 64), (224, 128)):
+        key = replace(DECODE, head_size=256, slot_bytes=slot_bytes)
+        assert f"_h256r{rotary_dims}_" in registry.find(key)[1].name
+
+
+def test_compact_serves_all_rotary_dims(make_library: Make) -> None:
+    registry = Registry([make_library(cache_dtypes=("octave_k3v3_compact",), head_size=256, rotary_dims=128)])
+    key = replace(DECODE, cache_dtype="octave_k3v3_compact", head_size=256, slot_bytes=196)
+    assert registry.find(key)[1].name == "decode_octave_k3v3_compact_h256r128_g4_q1_f16_portable_gfx942"
+
+
+def test_the_library_loaded_last_wins(make_library: Make) -> None:
+    first, last = make_library(gqa_groups=(4, 6)), make_library(gqa_groups=(4,))
+    registry = Registry([first, last])
+    assert registry.find(DECODE)[0] is last
+    assert registry.find(replace(DECODE, gqa_group=6))[0] is first
+    registry.add(first)  # known already
+    assert registry.find(DECODE)[0] is last
+    assert registry.libraries == (first, last)
+
+
+def test_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert decode_tier("gfx942", use_wmma=False) == "portable"
+    chip = replace(archs.get("gfx942"), tiers=("portable", "mfma", "other"))
+    monkeypatch.setitem(archs.ARCHS, "gfx942", chip)
+    assert decode_tier("gfx942", use_wmma=True) == "mfma"
+    monkeypatch.setitem(archs.ARCHS, "gfx942", replace(chip, tiers=("portable",)))
+    for arch in ("gfx942", "gfx900"):
+        with pytest.raises(OctaveError, match=f"no matrix tier for {arch}[\\s\\S]*use_wmma=False"):
+            decode_tier(arch, use_wmma=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "near"),
+    [
+        ({"gqa_group": 16}, "loaded with other gqa_group: 4, 12"),
+        ({"query_group": 2}, "loaded with other query_group: 1, 4"),
+        ({"query_dtype": "bf16"}, "loaded with other query_dtype: fp16"),
+        ({"cache_dtype": "octave_k3v4", "slot_bytes": 128}, "loaded with other cache_dtype: octave_k3v3"),
+        ({"head_size": 256, "slot_bytes": 216}, "loaded with other head_size: 128 with rotary_dims 64"),
+        ({"arch": "gfx1100"}, "loaded with other arch: gfx942"),
+        (
+            {"gqa_group": 5, "query_dtype": "bf16"},
+            "nearest loaded: decode_octave_k3v3_h128r64_g12_q1_f16_portable_gfx942, decode_octave_k3v3_h128r64_g4_q1_",
+        ),
+    ],
+)
+def test_missing_kernel_names_what_is_near(change: dict[str, object], near: str, make_library: Make) -> None:
+    registry = Registry([make_library(gqa_groups=(4, 12), query_dtypes=("fp16",))])
+    key = replace(DECODE, **change)
+    with pytest.raises(OctaveError) as raised:
+        registry.find(key)
+    assert near in raised.value.what
+    assert f"octave-gen build --arch {key.arch}" in str(raised.value.hint)
+
+
+def test_missing_kernel_of_other_rotary_dims(make_library: Make) -> None:
+    registry = Registry([make_library(head_size=256, rotary_dims=64)])
+    with pytest.raises(OctaveError) as raised:
+        registry.find(replace(DECODE, head_size=256, slot_bytes=224))
+    assert "head_size 256, rotary_dims 128" in raised.value.what
+    assert "loaded with other head_size: 256 with rotary_dims 64" in raised.value.what
+    assert "cache_dtype" not in raised.value.what
+
+
+def test_missing_kernel_that_is_shipped() -> None:
+    with pytest.raises(OctaveError) as raised:
+        Registry().find(replace(DECODE, gqa_group=12))
+    assert raised.value.what == (
+        "no loaded library holds the kernel decode on gfx942: octave_k3v3, head_size 128, rotary_dims 64, "
+        "gqa_group 12, query_group 1, fp16, portable tier\n  nothing is loaded: call octave_gen.load()"
+    )
+    assert raised.value.hint == (
+        "`octave-gen build --arch gfx942` builds decode_octave_k3v3_h128r64_g12_q1_f16_portable_gfx942; "
+        "then octave_gen.load('gfx942')"
+    )
+
+
+def test_missing_kernel_that_no_shipped_spec_holds() -> None:
+    with pytest.raises(OctaveError, match=r"no shipped spec holds it: write one[\s\S]*--arch gfx942 --spec FILE"):
+        Registry().find(replace(DECODE, gqa_group=5))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"arch": "gfx1030"}, "gfx1030 is not supported: RDNA2"),
+        ({"gqa_group": 16, "query_group": 8}, "holds gqa_group × query_group up to 64, not 128"),
+        ({"head_size": 192, "slot_bytes": 160}, "holds head_size 64, 128, 256 and 512, not 192"),
+        ({"tier": "mfma"}, "decode has no mfma tier"),
+        ({"slot_bytes": 120}, "full rotary (rotary_dims = head_size = 128)"),
+        ({"gqa_group": 17}, "a gqa_group is 1 to 16"),
+    ],
+)
+def test_missing_kernel_that_cannot_be_built(change: dict[str, object], reason: str, make_library: Make) -> None:
+    with pytest.raises(OctaveError) as raised:
+        Registry([make_library()]).find(replace(DECODE, **change))
+    assert reason in raised.value.what
+    assert "octave-gen build" not in str(raised.value)
+
+
+def test_missing_rotate(make_library: Make) -> None:
+    key = VariantKey(arch="gfx942", kind="rotate", tier="portable", query_dtype="fp16", head_size=256)
+    with pytest.raises(OctaveError, match="rotate on gfx942: head_size 256, fp16, portable") as raised:
+        Registry([make_library()]).find(key)
+    assert "loaded with other head_size: 128" in raised.value.what

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from octave_gen.errors import OctaveError
+from octave_gen.runtime import gpu
+from octave_gen.runtime.dispatch import Registry
+from octave_gen.runtime.library import Library
+
+Arguments = dict[str, Any]
+STREAM = 0x5_0000_1000
+
+
+@pytest.fixture
+def library(make_library: Callable[..., Library], host_ops: Any) -> Library:
+    made = make_library()
+    host_ops.define(made.namespace)
+    return made
+
+
+def place(*libraries: Library, arch: str = "gfx942") -> gpu.Place:
+    return gpu.Place(arch, STREAM, Registry(libraries))
+
+
+def test_cache_store(library: Library, host_ops: Any, store_arguments: Arguments) -> None:
+    gpu.cache_store(**store_arguments, place=place(library))
+    ((kernargs, symbol, grid, threads, stream),) = host_ops.calls
+    assert symbol == "store_octave_k3v3_h128r64_f16_portable_gfx942"
+    assert (grid, threads, stream) == ([2, 2, 1], 256, STREAM)
+    a = store_arguments
+    pointers = [a[name].data_ptr() for name in ("key", "value", "cache", "slot_mapping", "k_signs", "v_signs")]
+    strides = (256, 128, 256, 128, 2 * 16 * 112, 16 * 112, 112)
+    assert kernargs == struct.pack("<6Q7q2i", *pointers, *strides, 7, 16)
+
+
+def test_rotate(library: Library, host_ops: Any, rotate_arguments: Arguments) -> None:
+    rotate_arguments["x"] = rotate_arguments["x"].bfloat16()
+    gpu.rotate(**rotate_arguments, place=place(library))
+    ((kernargs, symbol, grid, threads, stream),) = host_ops.calls
+    assert symbol == "rotate_h128_bf16_portable_gfx942"
+    assert (grid, threads, stream) == ([2, 3, 1], 256, STREAM)
+    assert kernargs[-12:] == struct.pack("<3i", 5, 1, 0)
+
+
+@pytest.mark.parametrize(("query_group", "groups"), [(1, 6), (4, 2)])
+def test_decode(query_group: int, groups: int, library: Library, host_ops: Any, decode_arguments: Arguments) -> None:
+    decode_arguments["query_group"] = query_group
+    gpu.decode(**decode_arguments, place=place(library))
+    partials, merge = host_ops.calls
+    assert partials[1] == f"decode_octave_k3v3_h128r64_g4_q{query_group}_f16_portable_gfx942"
+    assert partials[2:] == ([groups, 2, 2], 256, STREAM)
+    assert merge[1] == "reduce_h128_f16_portable_gfx942"
+    assert merge[2:] == ([6, 2, 1], 256, STREAM)
+    mid_o = decode_arguments["mid_o"].data_ptr()
+    assert struct.unpack_from("<Q", partials[0], 40) == (mid_o,)
+    assert struct.unpack_from("<2Q", merge[0]) == (mid_o, decode_arguments["out"].data_ptr())
+
+
+def test_decode_and_reduce_of_two_libraries(
+    library: Library, make_library: Callable[..., Library], host_ops: Any, decode_arguments: Arguments
+) -> None:
+    users = make_library(gqa_groups=(8,))
+    host_ops.define(users.namespace)
+    for name in ("out", "query"):
+        decode_arguments[name] = decode_arguments[name].repeat(1, 2, 1)
+    decode_arguments["mid_o"] = decode_arguments["mid_o"].repeat(1, 2, 1, 1)
+    gpu.decode(**decode_arguments, place=place(users, library))
+    assert [call[1] for call in host_ops.calls] == [
+        "decode_octave_k3v3_h128r64_g8_q4_f16_portable_gfx942",
+        "reduce_h128_f16_portable_gfx942",
+    ]
+
+
+def test_nothing_is_launched_when_a_kernel_is_missing(
+    library: Library, host_ops: Any, decode_arguments: Arguments
+) -> None:
+    for name in ("out", "query"):
+        decode_arguments[name] = decode_arguments[name][:, :6]
+    with pytest.raises(OctaveError, match=r"gqa_group 3[\s\S]*loaded with other gqa_group: 4"):
+        gpu.decode(**decode_arguments, place=place(library))
+    assert host_ops.calls == []
+
+
+def test_matrix_tier_is_not_replaced(library: Library, host_ops: Any, decode_arguments: Arguments) -> None:
+    decode_arguments["use_wmma"] = True
+    with pytest.raises(OctaveError, match=r"matrix tier for gfx942|no loaded library holds"):
+        gpu.decode(**decode_arguments, place=place(library))
+    assert host_ops.calls == []
+
+
+def test_library_of_another_arch(library: Library, host_ops: Any, rotate_arguments: Arguments) -> None:
+    with pytest.raises(OctaveError, match=r"rotate on gfx1100[\s\S]*other arch: gfx942[\s\S]*build --arch gfx1100"):
+        gpu.rotate(**rotate_arguments, place=place(library, arch="gfx1100"))
+
+
+def test_nothing_to_do(
+    library: Library,
+    host_ops: Any,
+    store_arguments: Arguments,
+    rotate_arguments: Arguments,
+    decode_arguments: Arguments,
+) -> None:
+    here = place(library)
+    for name in ("key", "value", "slot_mapping"):
+        store_arguments[name] = store_arguments[name][:0]
+    gpu.cache_store(**store_arguments, place=here)
+    rotate_arguments["x"] = rotate_arguments["x"][:0]
+    gpu.rotate(**rotate_arguments, place=here)
+    for name in ("out", "query"):
+        decode_arguments[name] = decode_arguments[name][:0]
+    gpu.decode(**decode_arguments, place=here)
+    assert host_ops.calls == []
+
+
+def test_driver_error(library: Library, host_ops: Any, rotate_arguments: Arguments) -> None:
+    host_ops.error = "no AMD GPU is visible"
+    with pytest.raises(OctaveError, match="rotate_h128_f16_portable_gfx942: no AMD GPU is visible"):
+        gpu.rotate(**rotate_arguments, place=place(library))
+
+
+class Properties:
+    gcnArchName = "gfx942:sramecc+:xnack-"  # noqa: N815
+
+
+class Stream:
+    cuda_stream = 77
+
+
+def test_place_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "hip", "7.2")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", {1: Properties()}.get)
+    monkeypatch.setattr(torch.cuda, "current_stream", {torch.device("cuda:1"): Stream()}.get)
+    gpu.arch_of_device.cache_clear()
+    found = gpu.place_of(torch.device("cuda:1"))
+    gpu.arch_of_device.cache_clear()
+    assert (found.arch, found.stream, found.device) == ("gfx942", 77, torch.device("cuda:1"))
+
+
+def test_gpu_of_another_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "hip", None)
+    gpu.arch_of_device.cache_clear()
+    with pytest.raises(OctaveError, match=r"cuda:0: the GPU kernels are for AMD GPUs[\s\S]*ROCm build"):
+        gpu.arch_of_device(0)
+
+
+def test_gpu_implementations_are_registered() -> None:
+    for name in ("cache_store", "decode", "rotate"):
+        for key in ("CPU", "CUDA", "Meta"):
+            assert torch._C._dispatch_has_kernel_for_dispatch_key(f"octave::{name}", key)
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available() or torch.version.hip is not None, reason="needs a GPU that is not AMD's"
+)
+def test_tensors_on_a_gpu_of_another_vendor(rotate_arguments: Arguments) -> None:
+    on_gpu = {name: x.cuda() if isinstance(x, torch.Tensor) else x for name, x in rotate_arguments.items()}
+    with pytest.raises(OctaveError, match="the GPU kernels are for AMD GPUs"):
+        torch.ops.octave.rotate(**on_gpu)
+    on_gpu["signs"] = rotate_arguments["signs"]
+    with pytest.raises(OctaveError, match="different devices: x on cuda:0, signs on cpu"):
+        torch.ops.octave.rotate(**on_gpu)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+
+from octave_gen.errors import OctaveError
+from octave_gen.kernels.base import kernarg_table
+from octave_gen.runtime import launch
+from octave_gen.runtime.library import Library, LoadedVariant
+
+
+@dataclass
+class Memory:
+    """A tensor that exists nowhere: what an interpreter passes."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+
+KEY = Memory(0x1000, (9, 2, 128), (300, 140, 1))
+VALUE = Memory(0x2000, (9, 2, 128), (320, 150, 1))
+CACHE = Memory(0x7F00_0000_0000, (5, 2, 16, 112), (1 << 33, 2048, 128, 1))
+SLOTS = Memory(0x3000, (7,), (1,))
+K_SIGNS, V_SIGNS = Memory(0x4000, (4,), (1,)), Memory(0x5000, (4,), (1,))
+QUERY = Memory(0x6000, (11, 8, 128), (1100, 130, 1))
+OUT = Memory(0x7000, (11, 8, 128), (1200, 160, 1))
+TABLE = Memory(0x8000, (3, 6), (10, 1))
+Q_TO_REQ, Q_TO_KLEN = Memory(0x9000, (12,), (1,)), Memory(0xA000, (12,), (1,))
+MID_O = Memory(0xB000, (12, 8, 32, 132), (40000, 5000, 140, 1))
+
+
+def variant_of(library: Library, kind: str, dtype: str = "fp16", query_group: int | None = None) -> LoadedVariant:
+    (found,) = [
+        variant
+        for variant in library.variants
+        if (variant.key.kind, variant.key.query_dtype, variant.key.query_group) == (kind, dtype, query_group)
+    ]
+    return found
+
+
+@pytest.mark.parametrize(("arch", "threads"), [("gfx942", 256), ("gfx1100", 128)])
+def test_store(arch: str, threads: int, make_library: Callable[..., Library]) -> None:
+    variant = variant_of(make_library(arch), "store", "bf16")
+    made = launch.store_launch(variant, KEY, VALUE, CACHE, SLOTS, K_SIGNS, V_SIGNS)
+    assert made.symbol == f"store_octave_k3v3_h128r64_bf16_portable_{arch}"
+    assert (made.grid, made.threads) == ((2, 2, 1), threads)  # 7 slots, 4 waves
+    pointers = (0x1000, 0x2000, 0x7F00_0000_0000, 0x3000, 0x4000, 0x5000)
+    strides = (300, 140, 320, 150, 1 << 33, 2048, 128)
+    assert made.kernargs == struct.pack("<6Q7q2i", *pointers, *strides, 7, 16)
+
+
+def test_rotate(make_library: Callable[..., Library]) -> None:
+    variant = variant_of(make_library(), "rotate")
+    made = launch.rotate_launch(variant, KEY, K_SIGNS, k_layout=True, inverse=False)
+    assert made == launch.Launch(
+        symbol="rotate_h128_f16_portable_gfx942",
+        grid=(3, 2, 1),
+        threads=256,
+        kernargs=struct.pack("<2Q2q3i", 0x1000, 0x4000, 300, 140, 9, 1, 0),
+    )
+    inverse = launch.rotate_launch(variant, KEY, K_SIGNS, k_layout=False, inverse=True)
+    assert inverse.kernargs[-12:] == struct.pack("<3i", 9, 0, 1)
+
+
+@pytest.mark.parametrize(("query_group", "groups"), [(1, 11), (4, 3)])
+def test_decode(query_group: int, groups: int, make_library: Callable[..., Library]) -> None:
+    variant = variant_of(make_library("gfx1100"), "decode", query_group=query_group)
+    made = launch.decode_launch(variant, QUERY, CACHE, TABLE, Q_TO_REQ, Q_TO_KLEN, MID_O, K_SIGNS, 0.125, 32)
+    assert made.symbol == f"decode_octave_k3v3_h128r64_g4_q{query_group}_f16_portable_gfx1100"
+    assert (made.grid, made.threads) == ((groups, 2, 32), 256)
+    pointers = (0x6000, 0x7F00_0000_0000, 0x8000, 0x9000, 0xA000, 0xB000, 0x4000)
+    strides = (1100, 130, 1 << 33, 2048, 128, 10, 40000, 5000, 140)
+    assert made.kernargs == struct.pack("<7Q9q4if", *pointers, *strides, 11, 3, 16, 32, 0.125)
+
+
+def test_reduce(make_library: Callable[..., Library]) -> None:
+    variant = variant_of(make_library(), "reduce")
+    made = launch.reduce_launch(variant, MID_O, OUT, V_SIGNS, 32)
+    assert made == launch.Launch(
+        symbol="reduce_h128_f16_portable_gfx942",
+        grid=(11, 2, 1),
+        threads=256,
+        kernargs=struct.pack("<3Q5q2i", 0xB000, 0x7000, 0x5000, 40000, 5000, 140, 1200, 160, 8, 32),
+    )
+
+
+def test_kernargs_end_where_the_table_ends(make_library: Callable[..., Library]) -> None:
+    variant = variant_of(make_library(), "decode", query_group=4)
+    made = launch.decode_launch(variant, QUERY, CACHE, TABLE, Q_TO_REQ, Q_TO_KLEN, MID_O, K_SIGNS, 0.125, 32)
+    last = kernarg_table(variant.arguments)[-1]
+    assert len(made.kernargs) == last.offset + last.size
+
+
+def test_torch_tensors_serve_too(make_library: Callable[..., Library]) -> None:
+    x, signs = torch.zeros(3, 2, 128, dtype=torch.float16), torch.zeros(4, dtype=torch.int32)
+    made = launch.rotate_launch(variant_of(make_library(), "rotate"), x, signs, True, True)
+    assert made.kernargs == struct.pack("<2Q2q3i", x.data_ptr(), signs.data_ptr(), 256, 128, 3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "heads"),
+    [(1 << 26, 2), (4, 65536)],  # 2**24 workgroups of 256 threads; one more head than y counts
+)
+def test_grid_that_no_packet_holds(tokens: int, heads: int, make_library: Callable[..., Library]) -> None:
+    variant = variant_of(make_library(), "rotate")
+    with pytest.raises(OctaveError, match=f"cannot be launched .tokens {tokens}, heads {heads}"):
+        launch.rotate_launch(variant, Memory(0, (tokens, heads, 128), (128, 128, 1)), K_SIGNS, True, False)
+    fitting = Memory(0, (tokens - 4 if heads == 2 else tokens, min(heads, 65535), 128), (128, 128, 1))
+    launch.rotate_launch(variant, fitting, K_SIGNS, True, False)
+
+
+def test_argument_that_does_not_fit(make_library: Callable[..., Library]) -> None:
+    cache = replace(CACHE, shape=(5, 2, 1 << 31, 112))
+    with pytest.raises(OctaveError, match="block_size: 2147483648 does not fit"):
+        launch.store_launch(variant_of(make_library(), "store"), KEY, VALUE, cache, SLOTS, K_SIGNS, V_SIGNS)
+
+
+def test_submit(make_library: Callable[..., Library], host_ops: Any) -> None:
+    library = make_library()
+    host_ops.define(library.namespace)
+    launch.submit(library, launch.Launch("name", (2, 3, 4), 256, b"\x01\x02\xff"), 0x7FFF_0000_1234)
+    assert host_ops.calls == [(b"\x01\x02\xff", "name", [2, 3, 4], 256, 0x7FFF_0000_1234)]
+
+
+@pytest.mark.parametrize("grid", [(0, 2, 1), (2, 0, 1), (2, 2, 0)])
+def test_empty_grid_is_not_launched(grid: tuple[int, int, int], make_library: Any, host_ops: Any) -> None:
+    library = make_library()
+    host_ops.define(library.namespace)
+    launch.submit(library, launch.Launch("name", grid, 256, b"\x01"), 0)
+    assert host_ops.calls == []
+
+
+@pytest.mark.parametrize(
+    ("error", "what", "hint"),
+    [("no HIP runtime\n  hint: install ROCm", "no HIP runtime", "install ROCm"), ("out of luck", "out of luck", None)],
+)
+def test_driver_error(error: str, what: str, hint: str | None, make_library: Any, host_ops: Any) -> None:
+    library = make_library()
+    host_ops.define(library.namespace)
+    host_ops.error = error
+    with pytest.raises(OctaveError) as raised:
+        launch.submit(library, launch.Launch("store_x", (1, 1, 1), 256, b"\x01"), 0)
+    assert (raised.value.what, raised.value.where, raised.value.hint) == (what, "store_x", hint)

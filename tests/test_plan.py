@@ -1,0 +1,277 @@
+"""From specs to variants: names, counts, order, merging, refusals, units."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from octave_gen import plan, spec
+from octave_gen.arch import ARCHS
+from octave_gen.errors import WRONG_REQUEST, OctaveError
+from octave_gen.kernels import KINDS
+from octave_gen.plan import Variant
+from octave_gen.spec.model import Budget, BudgetRule, Spec
+
+BUDGET = Budget(vgprs=128, agprs=0, sgprs=100, lds_bytes=32768, occupancy=1)
+
+
+def make(
+    *,
+    source: str = "mine.toml",
+    archs: Sequence[str] = ("gfx942",),
+    budget: Budget = BUDGET,
+    budgets: tuple[BudgetRule, ...] | None = None,
+    head_size: int = 256,
+    gqa_groups: tuple[int, ...] = (6,),
+    query_groups: tuple[int, ...] = (1,),
+    query_dtypes: tuple[str, ...] = ("fp16",),
+) -> Spec:
+    every = tuple(BudgetRule(kind, arch, budget) for kind in KINDS for arch in archs)
+    return Spec(
+        source=source,
+        family="octave",
+        cache_dtypes=("octave_k3v4",),
+        head_size=head_size,
+        rotary_dims=64,
+        gqa_groups=gqa_groups,
+        query_groups=query_groups,
+        query_dtypes=query_dtypes,
+        archs=tuple(archs),
+        budgets=every if budgets is None else budgets,
+    )
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> list[Variant]:
+    return plan.variants(spec.shipped())
+
+
+def refusal(*args: object) -> OctaveError:
+    with pytest.raises(OctaveError) as caught:
+        plan.variants(*args)  # type: ignore[arg-type]
+    assert caught.value.exit_code == WRONG_REQUEST
+    return caught.value
+
+
+def test_names_follow_the_scheme() -> None:
+    assert [variant.name for variant in plan.variants([make(archs=("gfx942", "gfx1100"))])] == [
+        "store_octave_k3v4_h256r64_f16_portable_gfx1100",
+        "store_octave_k3v4_h256r64_f16_portable_gfx942",
+        "rotate_h256_f16_portable_gfx1100",
+        "rotate_h256_f16_portable_gfx942",
+        "decode_octave_k3v4_h256r64_g6_q1_f16_portable_gfx1100",
+        "decode_octave_k3v4_h256r64_g6_q1_f16_portable_gfx942",
+        "reduce_h256_f16_portable_gfx1100",
+        "reduce_h256_f16_portable_gfx942",
+    ]
+
+
+def test_unit_and_source_leave_the_query_dtype_out() -> None:
+    decode = next(v for v in plan.variants([make(query_dtypes=("bf16",))]) if v.kind.name == "decode")
+    assert decode.name == "decode_octave_k3v4_h256r64_g6_q1_bf16_portable_gfx942"
+    assert decode.unit == "decode_octave_k3v4_h256r64_g6_q1_portable_gfx942"
+    assert decode.source == "gfx942/decode_octave_k3v4_h256r64_g6_q1_portable_gfx942.hip"
+    assert decode.geometry == decode.tier.geometry(decode.shape, decode.arch)
+
+
+def test_the_catalogue_has_82_units_and_164_variants_per_arch(catalogue: list[Variant]) -> None:
+    for arch in ARCHS:
+        mine = [variant for variant in catalogue if variant.arch.name == arch]
+        assert len(mine) == 164
+        units = plan.units(mine)
+        assert len(units) == 82
+        kinds = Counter(unit.first.kind.name for unit in units)
+        assert kinds == {"store": 6, "rotate": 2, "decode": 72, "reduce": 2}
+        assert all(len(unit.variants) == 2 for unit in units)
+    assert len(catalogue) == 2 * 164
+
+
+def test_the_catalogue_has_the_promised_groups(catalogue: list[Variant]) -> None:
+    groups: dict[int, set[int]] = {}
+    for variant in catalogue:
+        if variant.kind.name == "decode":
+            assert variant.shape.gqa_group is not None
+            groups.setdefault(variant.shape.head_size, set()).add(variant.shape.gqa_group)
+    assert groups == {256: {1, 2, 3, 4, 6, 8, 16}, 128: {4, 6, 8, 12, 16}}
+
+
+def test_names_are_unique_symbols_and_sorted(catalogue: list[Variant]) -> None:
+    names = [variant.name for variant in catalogue]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z][a-z0-9_]*", name) for name in names)
+    order = list(KINDS)
+    keys = [(order.index(variant.kind.name), variant.arch.name, variant.name) for variant in catalogue]
+    assert keys == sorted(keys)
+
+
+def test_the_order_of_specs_does_not_matter(catalogue: list[Variant]) -> None:
+    assert [v.name for v in plan.variants(reversed(spec.shipped()))] == [v.name for v in catalogue]
+
+
+def test_archs_narrow_the_plan(catalogue: list[Variant]) -> None:
+    chosen = plan.variants(spec.shipped(), ["gfx942"])
+    assert chosen == [variant for variant in catalogue if variant.arch.name == "gfx942"]
+    assert plan.variants(spec.shipped(), ["gfx942", "gfx1100", "gfx942"]) == catalogue
+
+
+def test_a_variant_that_two_specs_ask_for_is_planned_once() -> None:
+    one = make(source="one.toml", gqa_groups=(1, 6))
+    two = make(source="two.toml", gqa_groups=(6, 8))
+    specs = {variant.name: variant.specs for variant in plan.variants([one, two])}
+    decode = "decode_octave_k3v4_h256r64_g{}_q1_f16_portable_gfx942"
+    assert specs[decode.format(1)] == ("one.toml",)
+    assert specs[decode.format(6)] == ("one.toml", "two.toml")
+    assert specs[decode.format(8)] == ("two.toml",)
+    assert specs["rotate_h256_f16_portable_gfx942"] == ("one.toml", "two.toml")
+    assert len(specs) == 3 + 3
+
+
+def test_the_same_spec_twice_changes_nothing() -> None:
+    assert plan.variants([make(), make()]) == plan.variants([make()])
+
+
+def test_budgets_that_contradict_name_the_variant_and_both_specs() -> None:
+    other = make(source="two.toml", budget=replace(BUDGET, vgprs=64))
+    error = refusal([make(source="one.toml"), other])
+    assert error.what == "store_octave_k3v4_h256r64_f16_portable_gfx942 is asked for with two budgets"
+    assert error.where == "one.toml, two.toml"
+
+
+def test_each_variant_gets_the_budget_that_selects_it() -> None:
+    rules = [BudgetRule(kind, "gfx942", BUDGET) for kind in KINDS if kind != "decode"]
+    for gqa, query, vgprs in ((1, 1, 11), (1, 4, 14), (6, 1, 61), (6, 4, 64)):
+        rules.append(BudgetRule("decode", "gfx942", replace(BUDGET, vgprs=vgprs), (gqa,), (query,)))
+    planned = plan.variants([make(gqa_groups=(1, 6), query_groups=(1, 4), budgets=tuple(rules))])
+    got = {(v.shape.gqa_group, v.shape.query_group): v.budget.vgprs for v in planned if v.kind.name == "decode"}
+    assert got == {(1, 1): 11, (1, 4): 14, (6, 1): 61, (6, 4): 64}
+
+
+@pytest.mark.parametrize(("count", "problem"), [(0, "no budget covers"), (2, "2 budgets cover")])
+def test_exactly_one_budget_selects_a_variant(count: int, problem: str) -> None:
+    rules = [BudgetRule(kind, "gfx942", BUDGET) for kind in KINDS if kind != "decode"]
+    rules += [BudgetRule("decode", "gfx942", BUDGET)] * count
+    error = refusal([make(budgets=tuple(rules))])
+    assert str(error).startswith(f"mine.toml: {problem} decode on gfx942 with gqa_group 6, query_group 1\n")
+
+
+@pytest.mark.parametrize(
+    ("arch", "message"),
+    [
+        ("gfx90a", "gfx90a is not supported: CDNA2: its int8 matrix instruction is narrower"),
+        ("gfx94", "'gfx94' is no arch that octave-gen knows (did you mean gfx942?); supported: gfx942, gfx1100"),
+        ("gfx1100", "no spec names gfx1100"),
+    ],
+)
+def test_an_arch_that_cannot_be_planned(arch: str, message: str) -> None:
+    assert refusal([make()], [arch]).what.startswith(message)
+
+
+def test_a_spec_that_does_not_name_the_arch_is_passed_over() -> None:
+    both = [make(archs=("gfx1100",), gqa_groups=(8,)), make(gqa_groups=(6,))]
+    planned = plan.variants(both, ["gfx942"])
+    assert {variant.arch.name for variant in planned} == {"gfx942"}
+    assert {variant.shape.gqa_group for variant in planned if variant.kind.name == "decode"} == {6}
+
+
+def test_a_plan_without_specs_is_an_error() -> None:
+    assert refusal([]).what == "the plan is empty"
+
+
+def test_too_many_rows_are_refused_for_every_arch_in_one_report() -> None:
+    wide = make(source="wide.toml", gqa_groups=(16,), query_groups=(4, 5), archs=("gfx942", "gfx1100"))
+    wide = replace(wide, query_dtypes=("fp16", "bf16"))
+    error = refusal([wide, make(source="wider.toml", gqa_groups=(15,), query_groups=(16,))])
+    assert str(error) == (
+        "required kernels do not exist:\n"
+        "  wide.toml: decode on gfx942: the portable tier holds gqa_group × query_group up to 64, not 80\n"
+        "  wide.toml: decode on gfx1100: the portable tier holds gqa_group × query_group up to 64, not 80\n"
+        "  wider.toml: decode on gfx942: the portable tier holds gqa_group × query_group up to 64, not 240\n"
+        "  hint: there is no fallback: change the spec"
+    )
+
+
+def test_64_rows_are_planned() -> None:
+    assert len(plan.variants([make(gqa_groups=(16,), query_groups=(4,))])) == 4
+
+
+def test_a_head_of_192_is_refused_by_every_kind_with_the_reason() -> None:
+    lines = refusal([make(head_size=192)]).what.split("\n")
+    assert lines[1:] == [
+        f"  mine.toml: {kind} on gfx942: the portable tier holds head_size 64, 128, 256 and 512, not 192"
+        for kind in KINDS
+    ]
+
+
+def test_a_chip_without_a_tier_of_the_kind_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ARCHS, "gfx942", replace(ARCHS["gfx942"], tiers=()))
+    lines = refusal([make()]).what.split("\n")
+    assert lines[1:] == [f"  mine.toml: {kind} on gfx942: the chip offers no tier of it" for kind in KINDS]
+
+
+def test_select_matches_whole_names_by_glob(catalogue: list[Variant]) -> None:
+    assert plan.select(catalogue, None) == catalogue
+    assert plan.select(catalogue, "*") == catalogue
+    chosen = plan.select(catalogue, "decode_*_g6_q[14]_bf16_*_gfx942")
+    assert len(chosen) == 2 * 3 * 2
+    assert plan.select(catalogue, "rotate_h256_f16_portable_gfx942")[0].kind.name == "rotate"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "near"),
+    [
+        (
+            "decode_octave_k3v4_h256r64_g5_q1_f16_portable_gfx942",
+            "decode_octave_k3v4_h256r64_g1_q1_f16_portable_gfx942",
+        ),
+        ("decode_octave_k4v4*", "decode_octave_k3v4_h128r64_g4_q1_f16_portable_gfx942"),
+        ("DECODE*g16*GFX1100", "decode_octave_k3v3_h128r64_g16_q1_f16_portable_gfx1100"),
+        ("rotate_h64_*", "rotate_h256_f16_portable_gfx942"),
+        ("stor", "store_octave_k3v3_h128r64_f16_portable_gfx942"),
+        ("decode", "decode_octave_k3v3_h128r64_g4_q1_f16_portable_gfx942"),
+    ],
+)
+def test_a_filter_without_a_match_names_near_variants(pattern: str, near: str, catalogue: list[Variant]) -> None:
+    with pytest.raises(OctaveError) as caught:
+        plan.select(catalogue, pattern)
+    assert caught.value.exit_code == WRONG_REQUEST
+    assert str(caught.value).startswith(f"filter: no variant matches {pattern!r} (did you mean {near}, ")
+    names = {variant.name for variant in catalogue}
+    shown = str(caught.value).split("did you mean ")[1].split("?)")[0].split(", ")
+    assert len(shown) == 3
+    assert set(shown) <= names
+
+
+@pytest.mark.parametrize("pattern", ["", "***[", "x" * 100_000])
+def test_a_senseless_filter_is_an_error_of_the_request(pattern: str, catalogue: list[Variant]) -> None:
+    with pytest.raises(OctaveError, match="no variant matches") as caught:
+        plan.select(catalogue, pattern)
+    assert len(str(caught.value)) < 600
+
+
+def test_siblings_share_the_unit(catalogue: list[Variant]) -> None:
+    chosen = plan.select(catalogue, "rotate_h256_f16_portable_gfx942")
+    assert [variant.name for variant in plan.with_siblings(chosen, catalogue)] == [
+        "rotate_h256_bf16_portable_gfx942",
+        "rotate_h256_f16_portable_gfx942",
+    ]
+    assert plan.with_siblings(catalogue, catalogue) == catalogue
+    assert plan.with_siblings([], catalogue) == []
+
+
+def test_units_gather_their_variants_in_order(catalogue: list[Variant]) -> None:
+    units = plan.units(catalogue)
+    assert [variant for unit in units for variant in unit.variants] == catalogue
+    assert all(unit.first is unit.variants[0] and unit.source == unit.first.source for unit in units)
+    assert len({unit.source for unit in units}) == len(units) == 164
+
+
+def test_variants_of_a_unit_differ_in_query_dtype_alone() -> None:
+    f16, bf16 = (v for v in plan.variants([make(query_dtypes=("fp16", "bf16"))]) if v.kind.name == "rotate")
+    assert len(plan.units([f16, bf16])) == 1
+    foreign = replace(bf16, shape=replace(bf16.shape, family="other"))
+    with pytest.raises(OctaveError, match="differ in more than their query dtype"):
+        plan.units([f16, foreign])
