@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
+from octave_gen import settings
 from octave_gen.errors import OctaveError, wrong_request
 
 PACKAGE = Path(__file__).resolve().parent
@@ -18,9 +20,16 @@ def checkout_of(folder: Path) -> Path | None:
     return None
 
 
+@cache
 def checkout() -> Path | None:
     """The checkout that this package is run from, or None for an installed package."""
-    return checkout_of(PACKAGE.parent) if checkout_of(PACKAGE.parent) == PACKAGE.parent else None
+    return PACKAGE.parent if checkout_of(PACKAGE.parent) == PACKAGE.parent else None
+
+
+def default_out() -> Path:
+    """Where builds go unless a caller names a folder: ``build/`` of the checkout, else a folder of the user's cache."""
+    root = checkout()
+    return root / "build" if root else settings.read().cache_dir / "build"
 
 
 def templates() -> Path:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from octave_gen import paths
 from octave_gen.cli.options import (
     arch_option,
     choose,
     dry_run_option,
     filter_option,
     json_option,
-    out_folder,
     out_option,
     spec_option,
 )
@@ -66,7 +66,7 @@ def command(
 
     chosen = choose(spec_files, archs, pattern)
     planned = plan.with_siblings(chosen.selected, chosen.planned)
-    folder = out_folder(out)
+    folder = out or paths.default_out()
     if dry_run:
         _print_steps(preview.preview(planned, out=folder, compiler=compiler, progress=progress), as_json)
         return

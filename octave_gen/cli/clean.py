@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from octave_gen.cli.options import dry_run_option, out_folder, out_option
+from octave_gen import paths
+from octave_gen.cli.options import dry_run_option, out_option
 
 
 @click.command()
@@ -23,7 +24,7 @@ def command(out: Path | None, with_cache: bool, dry_run: bool) -> None:
     def progress(line: str) -> None:
         click.echo(line, err=True)
 
-    removed = clean.outputs(out_folder(out), dry_run=dry_run, progress=progress)
+    removed = clean.outputs(out or paths.default_out(), dry_run=dry_run, progress=progress)
     if with_cache:
         removed += clean.compile_cache(dry_run=dry_run, progress=progress)
     for item in removed:

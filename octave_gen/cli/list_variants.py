@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
+from octave_gen import paths
 from octave_gen.cli.options import (
     Chosen,
     arch_option,
     choose,
     filter_option,
     json_option,
-    out_folder,
     out_option,
     spec_option,
 )
@@ -39,7 +39,7 @@ def command(
         return
     from octave_gen.manifest import slot_bytes
 
-    built = _built(out_folder(out), {variant.arch.name for variant in chosen.selected})
+    built = _built(out or paths.default_out(), {variant.arch.name for variant in chosen.selected})
     width = max(len(variant.name) for variant in chosen.selected)
     for variant in chosen.selected:
         slot = f"slot={slot_bytes(variant) or '-'}"

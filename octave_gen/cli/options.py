@@ -63,14 +63,6 @@ def dry_run_option(text: str) -> Callable[[Function], Function]:
     return click.option("--dry-run", is_flag=True, help=text)
 
 
-def out_folder(given: Path | None) -> Path:
-    """The folder named with ``--out``, else the default one."""
-    from octave_gen import paths, settings
-
-    root = paths.checkout()
-    return given or (root / "build" if root else settings.read().cache_dir / "build")
-
-
 @dataclass(frozen=True)
 class Chosen:
     """The plan of the specs and archs, and what the filter leaves of it."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from octave_gen.cli.options import choose, complete_variant, json_option, out_folder, out_option, spec_option
+from octave_gen import paths
+from octave_gen.cli.options import choose, complete_variant, json_option, out_option, spec_option
 from octave_gen.errors import WRONG_REQUEST
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def command(ctx: click.Context, name: str, spec_files: tuple[Path, ...], out: Pa
         else:
             click.echo("\n".join(_miss_lines(miss)), err=True)
         ctx.exit(WRONG_REQUEST)
-    record, built, folder = _known(variant, planned, out_folder(out))
+    record, built, folder = _known(variant, planned, out or paths.default_out())
     if as_json:
         extra = {key: built[key] for key in ("bundle", "compiler", "host", "library", "torch")} if built else {}
         click.echo(manifest.dump({**record, **extra}), nl=False)

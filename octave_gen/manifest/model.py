@@ -146,8 +146,23 @@ def _checked(made: Manifest) -> Manifest:
 
 
 def dump(value: object) -> str:
-    """Canonical JSON of a manifest or other plain data: sorted keys, two spaces, ASCII, a line feed at the end."""
-    return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    """Canonical JSON of a manifest or other plain data: sorted keys, ASCII, a line feed at the end.
+
+    An array or object of scalars is one line, so that a table is a line per entry; others are indented by two spaces.
+    """
+    return _lines(value, "") + "\n"
+
+
+def _lines(value: object, indent: str) -> str:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if not any(isinstance(child, (dict, list)) for child in children):
+        return json.dumps(value, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        inner = [f"{json.dumps(key)}: {_lines(value[key], deeper)}" for key in sorted(value)]
+        return "{\n" + ",\n".join(deeper + line for line in inner) + f"\n{indent}}}"
+    assert isinstance(value, list)
+    return "[\n" + ",\n".join(deeper + _lines(child, deeper) for child in value) + f"\n{indent}]"
 
 
 def read(path: Path) -> Manifest:

@@ -25,7 +25,6 @@ from octave_gen.reference.paged import check_decode_inputs, gather_slots, visibl
 from octave_gen.reference.query import QueryMode, prepare_query
 
 LOG2_E = math.log2(math.e)
-SPLIT_TOKEN_MULTIPLE = 16
 
 
 def decode(
@@ -65,17 +64,16 @@ def decode_partials(
     layout: SlotLayout,
     sm_scale: float,
     num_kv_splits: int,
+    tokens_per_split: Sequence[int],
     query_mode: QueryMode = "exact",
     dtype: torch.dtype = torch.float32,
     k_signs: Tensor | None = None,
-    tokens_per_split: Sequence[int] | None = None,
 ) -> Tensor:
     """The workspace between split decode and reduce: fp32 [Q, q_heads, num_kv_splits, head + 2].
 
     Per split: the unnormalised output in the rotated V space, the largest score in log2 units (score * sm_scale *
     log2(e)), and the sum of exp2(score - largest). Split s of query i holds tokens s*n .. s*n + n - 1 that the query
-    sees, n = tokens_per_split[i]; when None, each query's own `split_tokens`. A split without tokens is zeros, -inf,
-    0.
+    sees, n = tokens_per_split[i]. A split without tokens is zeros, -inf, 0.
     """
     check_decode_inputs(query, cache, block_table, q_to_req, q_to_klen, layout)
     if num_kv_splits < 1:
@@ -85,7 +83,7 @@ def decode_partials(
     mid_o = torch.zeros(query.shape[0], query.shape[1], num_kv_splits, head + 2)
     mid_o[..., head] = -math.inf
     for row in visible_rows(q_to_req, q_to_klen, block_table.shape[0]):
-        width = split_tokens(row.klen, num_kv_splits) if tokens_per_split is None else tokens_per_split[row.index]
+        width = tokens_per_split[row.index]
         if width * num_kv_splits < row.klen:
             raise OctaveError(f"query {row.index}: {num_kv_splits} splits of {width} tokens do not hold {row.klen}")
         k, v = dequantize(gather_slots(cache, block_table, row), layout, dtype)
@@ -116,12 +114,6 @@ def reduce_partials(
     merged = (weights.unsqueeze(-1) * values.masked_fill(empty.unsqueeze(-1), 0.0)).sum(-2)
     out = rotate_inverse(merged / (weights * total).sum(-1, keepdim=True), layout.v_block_size, v_signs)
     return torch.where(none, 0.0, out)
-
-
-def split_tokens(klen: int, num_kv_splits: int) -> int:
-    """Tokens of each split of a query on its own: klen / num_kv_splits rounded up, then up to a multiple of 16."""
-    tokens = -(-klen // num_kv_splits)
-    return -(-tokens // SPLIT_TOKEN_MULTIPLE) * SPLIT_TOKEN_MULTIPLE
 
 
 def _scores(query: Tensor, k: Tensor) -> Tensor:

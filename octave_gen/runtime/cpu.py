@@ -74,10 +74,9 @@ def decode(
         layout,
         sm_scale,
         num_kv_splits,
+        widths,
         query_mode="int8",
-        dtype=torch.float32,
         k_signs=k_signs,
-        tokens_per_split=widths,
     )
     mid_o[:queries, :q_heads, :num_kv_splits, : partials.shape[3]] = partials
     out.copy_(attention.reduce_partials(partials, layout, torch.float32, v_signs))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from octave_gen import arch as archs
-from octave_gen import manifest, paths, settings
+from octave_gen import manifest, paths
 from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.runtime.dispatch import REGISTRY
 from octave_gen.runtime.gpu import arch_of_device
@@ -36,7 +36,7 @@ def load(arch: str | None = None, *, out: str | Path | None = None) -> Library:
     if arch is None:
         arch = _current_arch()
     archs.get(arch)
-    folder = (default_folder() if out is None else Path(out)) / arch
+    folder = (paths.default_out() if out is None else Path(out)) / arch
     rebuild = f"octave-gen build --arch {arch}" + ("" if out is None else f" --out {out}")
     built, path = _verified(folder, arch, rebuild)
     with _lock:
@@ -47,12 +47,6 @@ def load(arch: str | None = None, *, out: str | Path | None = None) -> Library:
             _open(known, rebuild)
             REGISTRY.add(known)
     return known
-
-
-def default_folder() -> Path:
-    """Where ``octave-gen build`` puts libraries: ``build/`` of the checkout, else the user's cache."""
-    root = paths.checkout()
-    return root / "build" if root else settings.read().cache_dir / "build"
 
 
 def _current_arch() -> str:

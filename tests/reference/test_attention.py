@@ -11,8 +11,9 @@ from octave_gen.formats import CACHE_DTYPES, cache_dtype
 from octave_gen.formats.octave import SlotLayout
 from octave_gen.formats.octave.codec import dequantize_unrotated, quantize
 from octave_gen.formats.octave.rotation import rotate_inverse
-from octave_gen.reference.attention import decode, decode_partials, reduce_partials, split_tokens
-from octave_gen.reference.query import prepare_query
+from octave_gen.kernels.splits import tokens_per_split
+from octave_gen.reference.attention import decode, decode_partials, reduce_partials
+from octave_gen.reference.query import QueryMode, prepare_query
 from octave_gen.reference.store import cache_store
 
 K3V3, K3V4, COMPACT = 3, 4, 19
@@ -91,6 +92,13 @@ def plain_attention(case: Case) -> torch.Tensor:
             weights = (scores - scores.max()).exp()
             out[i, head] = weights @ v[:, head // group] / weights.sum()
     return out
+
+
+def partials(case: Case, splits: int, mode: QueryMode = "exact", dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """The partials with each query's own splits."""
+    *_, q_to_klen, _, _ = case.args()
+    widths = [tokens_per_split(klen, splits) if splits else 0 for klen in q_to_klen.flatten().tolist()]
+    return decode_partials(*case.args(), splits, widths, mode, dtype)
 
 
 def row_error(out: torch.Tensor, expected: torch.Tensor) -> float:
@@ -223,7 +231,7 @@ def test_a_non_finite_query_row_spoils_itself_alone(mode: str, fmt: int, bad: fl
     clean = decode(*case.args(), mode)
     for token, head in ((0, 4), (1, 0), (2, 5)):
         case.query[token, head, 77] = bad
-    for out in (decode(*case.args(), mode), reduce_partials(decode_partials(*case.args(), 3, mode), case.layout)):
+    for out in (decode(*case.args(), mode), reduce_partials(partials(case, 3, mode), case.layout)):
         for token, head in ((0, 4), (1, 0), (2, 5)):
             assert out[token, head].isnan().all()
             out[token, head] = clean[token, head]
@@ -247,7 +255,7 @@ def test_int8_mode_is_attention_with_the_quantized_query(fmt: int) -> None:
 @pytest.mark.parametrize("fmt", [K3V3, COMPACT])
 def test_partials_reduce_to_decode(splits: int, mode: str, fmt: int) -> None:
     case = make_case(SlotLayout.of(256, 64, fmt), LENGTHS, ROWS)
-    mid_o = decode_partials(*case.args(), splits, mode)
+    mid_o = partials(case, splits, mode)
     assert mid_o.shape == (len(ROWS), 6, splits, 258)
     assert mid_o.dtype == torch.float32
     expected = decode(*case.args(), mode, torch.float64)
@@ -257,15 +265,14 @@ def test_partials_reduce_to_decode(splits: int, mode: str, fmt: int) -> None:
     assert not out[5:8].any()
     assert not out[5:8].signbit().any()
     # partials are fp32 even when computed in float64
-    in_double = reduce_partials(decode_partials(*case.args(), splits, mode, torch.float64), case.layout, torch.float64)
+    in_double = reduce_partials(partials(case, splits, mode, torch.float64), case.layout, torch.float64)
     assert row_error(in_double, expected) < 1e-6
 
 
 def test_partials_hold_what_the_kernels_exchange() -> None:
     layout = SlotLayout.of(128, 64, K3V3)
     case = make_case(layout, [40], [(0, 40)], kv_heads=1, group=2)
-    mid_o = decode_partials(*case.args(), 4)
-    assert split_tokens(40, 4) == 16
+    mid_o = partials(case, 4)
     k, _ = dequantize_unrotated(case.slots[0], layout, torch.float64)
     scores = torch.einsum("hd,td->ht", case.query[0].double(), k[:, 0]) * case.sm_scale * np.log2(np.e)
     for split in range(3):
@@ -280,30 +287,21 @@ def test_partials_hold_what_the_kernels_exchange() -> None:
 
 def test_given_split_widths_are_used() -> None:
     case = make_case(SlotLayout.of(128, 64, K3V3), [40], [(0, 40), (0, 39)])
-    mid_o = decode_partials(*case.args(), 3, tokens_per_split=[16, 32])
+    mid_o = decode_partials(*case.args(), 3, [16, 32])
     filled = mid_o[:, 0, :, 129] > 0
     assert filled.tolist() == [[True, True, True], [True, True, False]]
     assert row_error(reduce_partials(mid_o, case.layout), plain_attention(case)) < 3e-6
     with pytest.raises(OctaveError, match="do not hold 40"):
-        decode_partials(*case.args(), 2, tokens_per_split=[16, 16])
+        decode_partials(*case.args(), 2, [16, 16])
 
 
 def test_reduce_ignores_wider_rows_and_what_empty_splits_hold() -> None:
     case = make_case(SlotLayout.of(128, 64, K3V3), [40], [(0, 40), (0, 0)])
-    mid_o = decode_partials(*case.args(), 5)
+    mid_o = partials(case, 5)
     wide = torch.full((*mid_o.shape[:-1], 200), float("nan"))
     wide[..., :130] = mid_o
     wide[..., :128][mid_o[..., 129] == 0] = float("nan")
     assert torch.equal(reduce_partials(wide, case.layout), reduce_partials(mid_o, case.layout))
-
-
-@pytest.mark.parametrize(
-    ("klen", "splits", "width"),
-    [(0, 4, 0), (1, 1, 16), (1, 1024, 16), (16, 1, 16), (17, 1, 32), (40, 4, 16), (65, 4, 32), (380_000, 32, 11_888)],
-)
-def test_split_tokens(klen: int, splits: int, width: int) -> None:
-    assert split_tokens(klen, splits) == width
-    assert width * splits >= klen
 
 
 def test_other_signs_rotate_query_and_output() -> None:
@@ -317,14 +315,14 @@ def test_other_signs_rotate_query_and_output() -> None:
     expected = torch.softmax(query[0].double() @ k.T * 0.1, dim=-1) @ v
     out = decode(query, cache, *maps, layout, 0.1, "exact", torch.float64, k_signs, v_signs)
     assert row_error(out[0], expected) < 1e-13
-    mid_o = decode_partials(query, cache, *maps, layout, 0.1, 2, k_signs=k_signs)
+    mid_o = decode_partials(query, cache, *maps, layout, 0.1, 2, [16], k_signs=k_signs)
     assert row_error(reduce_partials(mid_o, layout, v_signs=v_signs)[0], expected) < 3e-6
 
 
 def test_no_queries() -> None:
     case = make_case(SlotLayout.of(128, 64, K3V3), [4], [])
     assert decode(*case.args()).shape == (0, 6, 128)
-    assert reduce_partials(decode_partials(*case.args(), 2), case.layout).shape == (0, 6, 128)
+    assert reduce_partials(partials(case, 2), case.layout).shape == (0, 6, 128)
 
 
 def test_what_does_not_fit_is_named() -> None:
@@ -345,6 +343,6 @@ def test_what_does_not_fit_is_named() -> None:
         with pytest.raises(OctaveError, match=message):
             decode(*broken.args())
         with pytest.raises(OctaveError, match=message):
-            decode_partials(*broken.args(), 2)
+            partials(broken, 2)
     with pytest.raises(OctaveError, match="num_kv_splits is 0"):
-        decode_partials(*case.args(), 0)
+        partials(case, 0)

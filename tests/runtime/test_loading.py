@@ -13,6 +13,7 @@ import torch
 
 import octave_gen
 from octave_gen import arch as archs
+from octave_gen import paths
 from octave_gen.errors import OctaveError
 from octave_gen.manifest import FILE_NAME
 from octave_gen.runtime import loading
@@ -87,12 +88,11 @@ def test_two_archs_and_a_users_library(
 def test_default_folder(
     built_manifest: Built, write_build: Write, registry: Registry, host_ops: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = Path(octave_gen.__file__).parents[1]
-    assert loading.default_folder() == root / "build"
-    monkeypatch.setattr(loading.paths, "checkout", lambda: None)
+    assert paths.default_out() == Path(octave_gen.__file__).parents[1] / "build"
+    monkeypatch.setattr(paths, "checkout", lambda: None)
     out = write_build(built_manifest(), out="cache/build")
     monkeypatch.setenv("OCTAVE_CACHE_DIR", str(out.parent))
-    assert loading.default_folder() == out
+    assert paths.default_out() == out
     assert octave_gen.load("gfx942").path.parent == out / "gfx942"
 
 

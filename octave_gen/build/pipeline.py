@@ -1,0 +1,145 @@
+"""From planned variants to one shared object and one manifest per arch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from octave_gen import plan, settings
+from octave_gen.build import assemble, failures, files, link, records, render, toolchain
+from octave_gen.build import compile as compiling
+from octave_gen.build.cache import Cache, Session
+from octave_gen.build.compile import Compiled
+from octave_gen.build.locks import Progress
+from octave_gen.build.target import BuiltLibrary, Source, Target, Tools
+from octave_gen.errors import OctaveError, wrong_request
+from octave_gen.plan import Variant
+
+__all__ = ["BuiltLibrary", "Source", "Tools", "build", "build_sources"]
+
+
+def build(
+    planned: Sequence[Variant],
+    *,
+    out: Path,
+    compiler: str = "ziglang",
+    jobs: int | None = None,
+    keep_going: bool = False,
+    progress: Progress,
+) -> list[BuiltLibrary]:
+    """Builds ``<out>/<arch>/liboctave_<arch>-<hash>.so`` and ``manifest.json`` for every arch of ``planned``.
+
+    jobs: compiles at once (None: as many as cores and memory allow). keep_going: after a failed compile go on with all
+    the rest. An arch is written when all of its units compiled and passed the resource gate; ``progress`` takes the
+    lines for stderr. Raises OctaveError with every failure in one report, and for a tool that is missing.
+    """
+    tools = Tools(toolchain.find(compiler), link.find_compiler(), link.find_torch(), render.include_dir())
+    sources = []
+    for unit in plan.units(planned):
+        text = render.render_unit(unit)
+        sources.append(Source(unit, text, tuple(records.unit_records(unit, text))))
+    return build_sources(sources, tools, out=out, jobs=jobs, keep_going=keep_going, progress=progress)
+
+
+def build_sources(
+    sources: Sequence[Source], tools: Tools, *, out: Path, jobs: int | None, keep_going: bool, progress: Progress
+) -> list[BuiltLibrary]:
+    """:func:`build` for units that are rendered already."""
+    if not sources:
+        raise wrong_request("there is nothing to build", where="build")
+    if jobs is not None and jobs < 1:
+        raise wrong_request(f"a build needs at least 1 job, not {jobs}", where="jobs")
+    store = Cache.of(settings.read(), progress)
+    by_arch: dict[str, list[Source]] = {}
+    for source in sources:
+        by_arch.setdefault(source.unit.first.arch.name, []).append(source)
+    targets = [Target(arch, out / arch, tuple(group), tools) for arch, group in sorted(by_arch.items())]
+    done = {target.arch: target.in_place(store) for target in targets}
+    with ExitStack() as locked:
+        rest = [target for target in targets if done[target.arch] is None]
+        for target in rest:  # sorted, and before the cache's lock, so that no two builds wait for each other
+            locked.enter_context(target.locked(store))
+        fresh = {built.arch: built for built in _make(rest, store, jobs, keep_going, progress)}
+    built = [done[target.arch] or fresh[target.arch] for target in targets]
+    for library in built:
+        how = "up to date" if library.unchanged else f"built, {library.compiled} units compiled"
+        progress(f"{library.arch}: {how}: {library.library}")
+    return built
+
+
+def _make(
+    targets: Sequence[Target], store: Cache, jobs: int | None, keep_going: bool, progress: Progress
+) -> list[BuiltLibrary]:
+    known = {target.arch: target.cached(store) for target in targets}
+    built = [target.write(made, 0) for target in targets if (made := known[target.arch]) is not None]
+    rest = [target for target in targets if known[target.arch] is None]
+    if not rest:
+        return built
+    problems: list[str] = []
+    with store.writing() as session:
+        objects, compiled = _code_objects(rest, session, jobs, keep_going, progress)
+        for target in rest:
+            problems += _kept_failures(target, compiled)
+        if problems and not keep_going:
+            raise _failed(problems)
+        for target in rest:
+            own = {job.name: objects[job.name] for job in target.jobs if job.name in objects}
+            verdict = assemble.gate(target, own)
+            problems += verdict.problems
+            if not verdict.problems and len(own) == len(target.jobs):
+                progress(f"{target.arch}: linking {len(own)} code objects")
+                made = assemble.assemble(target, own, verdict.resources, session)
+                target.keep(made, session)
+                built.append(target.write(made, sum(name in compiled.code_objects for name in own)))
+    if problems:
+        raise _failed(problems)
+    return built
+
+
+def _code_objects(
+    targets: Sequence[Target], session: Session, jobs: int | None, keep_going: bool, progress: Progress
+) -> tuple[dict[str, bytes], Compiled]:
+    """The code objects by unit, of the cache and of this build's compiler, and what the compiler did."""
+    known: dict[str, bytes] = {}
+    missing = []
+    for job in (job for target in targets for job in target.jobs):
+        data = session.cache.get(job.key)
+        if data is None:
+            missing.append(job)
+        else:
+            known[job.name] = data
+    parallel = jobs or compiling.default_jobs()
+    tools = targets[0].tools
+    if missing:
+        progress(
+            f"{len(known) + len(missing)} units: {len(known)} in the cache, {len(missing)} to compile, {parallel} at "
+            f"once ({tools.device.version})"
+        )
+    compiled = compiling.compile_units(
+        missing,
+        compiler=tools.device,
+        include=tools.include,
+        session=session,
+        parallel=parallel,
+        keep_going=keep_going,
+        progress=progress,
+    )
+    return known | compiled.code_objects, compiled
+
+
+def _kept_failures(target: Target, compiled: Compiled) -> list[str]:
+    with files.explained("the log of a failed compile cannot be kept", target.failed, "name another folder with --out"):
+        return [
+            failures.keep_failure(target.failed, failure, target.tools.device, target.tools.include)
+            for failure in compiled.failures
+            if failure.job.arch == target.arch
+        ]
+
+
+def _failed(problems: list[str]) -> OctaveError:
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    return OctaveError(
+        f"the build failed with {count}:\n  " + "\n  ".join(problems),
+        hint=f"sources and logs are kept in <out>/<arch>/{failures.FOLDER}",
+    )

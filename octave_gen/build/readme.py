@@ -1,0 +1,118 @@
+"""The tables of README.md that the plan, the archs and the settings decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from octave_gen import arch as archs
+from octave_gen import settings
+from octave_gen.errors import OctaveError
+from octave_gen.manifest import slot_bytes
+from octave_gen.plan import Variant
+
+FILE_NAME: Final = "README.md"
+
+_COLUMNS: Final = (
+    "kernel",
+    "cache dtype",
+    "slot bytes",
+    "head",
+    "rotary",
+    "GQA groups",
+    "query groups",
+    "query dtypes",
+    "tier",
+    "arch",
+)
+_MERGED: Final = ("query dtypes", "GQA groups", "query groups", "tier", "arch")
+"""Columns that may hold several values, in the order in which rows that agree on all others are merged."""
+
+Row = tuple[tuple[str, ...], ...]
+
+
+def variant_table(planned: Iterable[Variant]) -> str:
+    """Rows that are full products of their cells; together they are exactly the plan."""
+    rows: list[Row] = [_row(variant) for variant in planned]
+    for column in _MERGED:
+        at = _COLUMNS.index(column)
+        merged: dict[Row, tuple[str, ...]] = {}
+        for row in rows:
+            others = (*row[:at], *row[at + 1 :])
+            merged[others] = (*merged.get(others, ()), *row[at])
+        rows = [(*others[:at], _sorted(values), *others[at:]) for others, values in merged.items()]
+    return _table(_COLUMNS, [[", ".join(cell) for cell in row] for row in rows])
+
+
+def _row(variant: Variant) -> Row:
+    shape, size = variant.shape, slot_bytes(variant)
+    cells = (
+        variant.kind.name,
+        shape.cache_dtype,
+        size,
+        shape.head_size,
+        shape.rotary_dims,
+        shape.gqa_group,
+        shape.query_group,
+        shape.scalar,
+        variant.tier.name,
+        variant.arch.name,
+    )
+    return tuple(("",) if cell is None else (str(cell),) for cell in cells)
+
+
+def _sorted(values: Sequence[str]) -> tuple[str, ...]:
+    """Numbers by value, words in the order of the plan."""
+    unique = tuple(dict.fromkeys(values))
+    return tuple(sorted(unique, key=int)) if all(value.isdecimal() for value in unique) else unique
+
+
+def arch_table() -> str:
+    """The supported chips and what is known of their kernels."""
+    head = ("arch", "family", "product", "wave", "tiers", "evidence")
+    return _table(
+        head, [[a.name, a.family, a.product, str(a.wave_size), ", ".join(a.tiers), evidence(a)] for a in _archs()]
+    )
+
+
+def _archs() -> Iterable[archs.Arch]:
+    return archs.ARCHS.values()
+
+
+def evidence(chip: archs.Arch) -> str:
+    """What is known of the chip's kernels, in words that claim no more than was done."""
+    found = chip.evidence
+    if found.level == "hardware":
+        return f"run on hardware by {found.by}, {found.when}"
+    return {"compiled": "compiled, not executed", "interpreted": "executed and checked in an interpreter"}[found.level]
+
+
+def environment_table() -> str:
+    """The environment variables that are read."""
+    return _table(("variable", "meaning"), [[f"`{name}`", text] for name, text in settings.VARIABLES.items()])
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
+
+
+def updated(text: str, planned: Sequence[Variant]) -> str:
+    """``text`` of README.md with its tables made anew, each between ``<!-- octave-gen:NAME -->`` and
+    ``<!-- /octave-gen:NAME -->``; raises OctaveError when a pair of markers is missing or occurs twice."""
+    tables: dict[str, Callable[[], str]] = {
+        "variants": lambda: variant_table(planned),
+        "archs": arch_table,
+        "environment": environment_table,
+    }
+    for name, make in tables.items():
+        first, last = f"<!-- octave-gen:{name} -->\n", f"<!-- /octave-gen:{name} -->\n"
+        if text.count(first) != 1 or text.count(last) != 1 or text.index(last) < text.index(first):
+            raise OctaveError(
+                f"the generated table {name!r} has no place",
+                where=FILE_NAME,
+                hint=f"write the lines {first.strip()} and {last.strip()} once each; the table goes between them",
+            )
+        before, _, rest = text.partition(first)
+        text = f"{before}{first}\n{make()}\n{last}{rest.partition(last)[2]}"
+    return text

@@ -1,0 +1,103 @@
+"""The generated tables of README.md."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from octave_gen import plan, settings, spec
+from octave_gen.arch import ARCHS, Arch, Evidence
+from octave_gen.build import readme
+from octave_gen.errors import OctaveError
+from octave_gen.plan import Variant
+
+NAMES = ("variants", "archs", "environment")
+EMPTY = "# Title\n\n" + "text\n\n".join(f"<!-- octave-gen:{name} -->\n<!-- /octave-gen:{name} -->\n" for name in NAMES)
+
+
+@pytest.fixture(scope="module")
+def planned() -> list[Variant]:
+    return plan.variants(spec.shipped())
+
+
+def rows(table: str) -> list[dict[str, list[str]]]:
+    head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return [dict(zip(head, (cell.split(", ") for cell in line), strict=True)) for line in lines]
+
+
+def cells(variant: Variant) -> tuple[str, ...]:
+    shape = variant.shape
+    found = (variant.kind.name, shape.cache_dtype, shape.head_size, shape.rotary_dims, shape.gqa_group)
+    found += (shape.query_group, shape.scalar, variant.tier.name, variant.arch.name)
+    return tuple("" if cell is None else str(cell) for cell in found)
+
+
+def expand(table: str) -> list[tuple[str, ...]]:
+    columns = ("kernel", "cache dtype", "head", "rotary", "GQA groups", "query groups", "query dtypes", "tier", "arch")
+    return [row for cells in rows(table) for row in product(*(cells[column] for column in columns))]
+
+
+def test_the_rows_are_exactly_the_plan(planned: list[Variant]) -> None:
+    found = expand(readme.variant_table(planned))
+    assert sorted(found) == sorted(map(cells, planned))
+    assert len(readme.variant_table(planned).splitlines()) < 20
+
+
+@pytest.mark.parametrize("left_out", ["_g6_q4_bf16_portable_gfx942", "rotate_h256_bf16_portable_gfx1100", "_gfx1100"])
+def test_a_plan_with_holes_is_not_shown_as_a_full_one(planned: list[Variant], left_out: str) -> None:
+    fewer = [variant for variant in planned if left_out not in variant.name]
+    assert len(fewer) < len(planned)
+    assert sorted(expand(readme.variant_table(fewer))) == sorted(map(cells, fewer))
+
+
+def test_numbers_are_in_order_and_slots_are_given(planned: list[Variant]) -> None:
+    decode = [row for row in rows(readme.variant_table(planned)) if row["kernel"] == ["decode"]]
+    assert ["1", "2", "3", "4", "6", "8", "16"] in [row["GQA groups"] for row in decode]
+    slots = {(row["cache dtype"][0], row["head"][0], row["slot bytes"][0]) for row in decode}
+    assert ("octave_k3v3_compact", "256", "196") in slots
+    assert ("octave_k3v4", "128", "128") in slots
+
+
+def test_every_variable_and_arch_has_its_row() -> None:
+    assert readme.environment_table().count("\n") == 2 + len(settings.VARIABLES)
+    assert "| `OCTAVE_CACHE_DIR` | " in readme.environment_table()
+    for chip in ARCHS.values():
+        assert f"| {chip.name} | {chip.family} | {chip.product} |" in readme.arch_table()
+
+
+def test_evidence_claims_hardware_only_where_it_was() -> None:
+    def chip(evidence: Evidence) -> Arch:
+        return Arch(**{**vars(ARCHS["gfx942"]), "evidence": evidence})
+
+    assert readme.evidence(chip(Evidence("compiled"))) == "compiled, not executed"
+    assert readme.evidence(chip(Evidence("interpreted"))) == "executed and checked in an interpreter"
+    assert (
+        readme.evidence(chip(Evidence("hardware", "A. User", "2030-01-02"))) == "run on hardware by A. User, 2030-01-02"
+    )
+    with pytest.raises(KeyError):
+        readme.evidence(chip(Evidence("validated")))
+
+
+def test_updating_keeps_the_text_and_settles(planned: list[Variant]) -> None:
+    once = readme.updated(EMPTY, planned)
+    assert readme.updated(once, planned) == once
+    assert once.startswith("# Title\n\n<!-- octave-gen:variants -->\n\n| kernel |")
+    assert once.count("text\n") == 2
+    stale = once.replace("| decode |", "| decoder |").replace("gfx942", "gfx941")
+    assert readme.updated(stale, planned) == once
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("damage", ["first", "last", "twice", "swapped"])
+def test_markers_that_are_not_there_once_each(planned: list[Variant], name: str, damage: str) -> None:
+    first, last = f"<!-- octave-gen:{name} -->\n", f"<!-- /octave-gen:{name} -->\n"
+    text = {
+        "first": EMPTY.replace(first, ""),
+        "last": EMPTY.replace(last, ""),
+        "twice": EMPTY + first + last,
+        "swapped": EMPTY.replace(first + last, last + first),
+    }[damage]
+    with pytest.raises(OctaveError, match=f"table '{name}' has no place") as error:
+        readme.updated(text, planned)
+    assert f"<!-- octave-gen:{name} -->" in str(error.value)

@@ -1,0 +1,117 @@
+"""octave_gen/build/render.py: sources are complete and repeatable, and a template's typo is named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from octave_gen import paths, plan, spec
+from octave_gen.build import render
+from octave_gen.errors import OctaveError
+from octave_gen.plan import Unit
+
+
+@pytest.fixture(scope="module")
+def units() -> list[Unit]:
+    return plan.units(plan.variants(spec.shipped(), ["gfx942"]))
+
+
+@pytest.fixture
+def templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the templates that a test may break."""
+    folder = tmp_path / "templates"
+    shutil.copytree(paths.templates(), folder)
+    monkeypatch.setattr(paths, "templates", lambda: folder)
+    return folder
+
+
+def _unit(units: list[Unit], name: str) -> Unit:
+    return next(unit for unit in units if unit.name == name)
+
+
+def test_every_symbol_of_a_unit_is_an_entry_point(units: list[Unit]) -> None:
+    for unit in units:
+        text = render.render_unit(unit)
+        for variant in unit.variants:
+            assert text.count(f"void {variant.name}(") == 1
+        assert text.count("extern") == len(unit.variants)
+
+
+def test_parameters_are_the_arguments_of_the_kernel_description(units: list[Unit]) -> None:
+    text = render.render_unit(_unit(units, "rotate_h256_portable_gfx942"))
+    start = text.index("rotate_h256_bf16_portable_gfx942(") + len("rotate_h256_bf16_portable_gfx942(")
+    parameters = [line.strip(" ,\n") for line in text[start : text.index(") {", start)].split(",")]
+    assert parameters == [
+        "__bf16* x",
+        "const uint32_t* signs",
+        "int64_t token_stride",
+        "int64_t head_stride",
+        "int32_t num_tokens",
+        "int32_t k_layout",
+        "int32_t inverse",
+    ]
+
+
+def test_the_layout_constants_reach_the_source(units: list[Unit]) -> None:
+    text = render.render_unit(_unit(units, "store_octave_k3v4_h256r64_portable_gfx942"))
+    for line in ("kSlotBytes = 248;", "kVOffset = 104;", "kKScaleOffset = 232;", "#define OCTAVE_WAVE_SIZE 64"):
+        assert line in text
+
+
+def test_rendering_is_repeatable(units: list[Unit]) -> None:
+    assert [render.render_unit(unit) for unit in units] == [render.render_unit(unit) for unit in units]
+
+
+def test_no_file_of_a_unit_is_forgotten(units: list[Unit]) -> None:
+    names = {render.relative_name(file) for file in render.template_files(_unit(units, "reduce_h128_portable_gfx942"))}
+    assert names == {
+        "hip/macros.j2",
+        "hip/reduce_portable.hip.j2",
+        "include/octave/device.h",
+        "include/octave/lanes.h",
+        "include/octave/reduce.h",
+        "include/octave/vector.h",
+    }
+
+
+def test_every_template_and_header_serves_a_unit(units: list[Unit]) -> None:
+    used = {file for unit in units for file in render.template_files(unit)}
+    there = {
+        file for folder in ("hip", "include") for file in (paths.templates() / folder).rglob("*") if file.is_file()
+    }
+    assert used == there
+
+
+def test_a_name_that_the_context_lacks_is_an_error(units: list[Unit], templates: Path) -> None:
+    file = templates / "hip" / "reduce_portable.hip.j2"
+    file.write_text(file.read_text() + "{% if false %}{{ head_sise }}{% endif %}\n")
+    with pytest.raises(OctaveError) as error:
+        render.render_unit(_unit(units, "reduce_h128_portable_gfx942"))
+    assert "head_sise" in error.value.what
+    assert error.value.where == "templates/hip/reduce_portable.hip.j2"
+
+
+def test_a_missing_attribute_is_an_error_not_an_empty_string(units: list[Unit], templates: Path) -> None:
+    file = templates / "hip" / "macros.j2"
+    file.write_text(file.read_text().replace("unit.first.arch.wave_size", "unit.first.arch.wave_sise"))
+    with pytest.raises(OctaveError, match="wave_sise"):
+        render.render_unit(_unit(units, "reduce_h128_portable_gfx942"))
+
+
+def test_a_syntax_error_names_file_and_line(units: list[Unit], templates: Path) -> None:
+    (templates / "hip" / "reduce_portable.hip.j2").write_text(
+        "{% import 'macros.j2' as octave with context %}\n{% if %}\n"
+    )
+    with pytest.raises(OctaveError) as error:
+        render.render_unit(_unit(units, "reduce_h128_portable_gfx942"))
+    assert error.value.where == "templates/hip/reduce_portable.hip.j2:2"
+
+
+def test_a_header_that_does_not_exist_is_named(units: list[Unit], templates: Path) -> None:
+    (templates / "include" / "octave" / "vector.h").unlink()
+    with pytest.raises(OctaveError) as error:
+        render.template_files(_unit(units, "reduce_h128_portable_gfx942"))
+    assert error.value.where is not None
+    assert error.value.where.endswith("octave/vector.h")
