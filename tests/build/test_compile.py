@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -113,12 +114,23 @@ def test_half_written_object_is_not_taken(run: Run, store: Cache) -> None:
     assert store.get(job("a").key) is None
 
 
-def test_full_disk_is_told_as_such(run: Run, store: Cache) -> None:
-    full = stand_in("echo 'LLVM ERROR: IO failure on output stream: No space left on device' >&2; exit 1")
-    with pytest.raises(OctaveError, match="full") as caught:
-        run(full, [job("a")])
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")._replace(free=1 << 20)
+    monkeypatch.setattr(compile.shutil, "disk_usage", lambda path: usage)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_crash_on_a_full_disk_is_told_as_such(run: Run, store: Cache) -> None:
+    with pytest.raises(OctaveError, match="disk is full") as caught:
+        run(stand_in("echo 'zig: error: unable to execute command: Bus error' >&2; exit 1"), [job("a")])
     assert caught.value.where == str(store.folder)
     assert "OCTAVE_CACHE_DIR" in str(caught.value.hint)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_diagnostic_is_not_hidden_by_a_full_disk(run: Run) -> None:
+    assert len(run(REFUSE_BAD, [job("a", "bad")]).failures) == 1
 
 
 def test_missing_ninja_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,9 +88,29 @@ def test_built_record_adds_the_code_object(records: list[Record], built: dict[st
 
 def test_dump_is_canonical(built: dict[str, Any]) -> None:
     text = manifest.dump(built)
-    assert text == json.dumps(json.loads(text), sort_keys=True, indent=2) + "\n"
+    assert json.loads(text) == built
+    assert manifest.dump(dict(reversed(built.items()))) == text
     assert text.isascii()
-    assert manifest.dump({"b": "é", "a": [1]}) == '{\n  "a": [\n    1\n  ],\n  "b": "\\u00e9"\n}\n'
+
+
+def test_a_table_is_a_line_per_entry() -> None:
+    value = {"b": "é", "a": [{"y": 2, "x": [1, 2]}, {"x": [], "y": None}], "c": {"z": True, "k": 0.5}}
+    assert manifest.dump(value).splitlines() == [
+        "{",
+        '  "a": [',
+        "    {",
+        '      "x": [1, 2],',
+        '      "y": 2',
+        "    },",
+        "    {",
+        '      "x": [],',
+        '      "y": null',
+        "    }",
+        "  ],",
+        '  "b": "\\u00e9",',
+        '  "c": {"k": 0.5, "z": true}',
+        "}",
+    ]
 
 
 def test_dump_refuses_what_json_cannot_say() -> None:
