@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,15 @@ from octave_gen.errors import OctaveError
 
 PEAK_BYTES = 160 << 20
 """Memory that one compile of a unit may take: half more than the 103 MiB measured with the largest unit."""
+
+_END_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, int(signal.SIGTERM))
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Becomes a command that gets SIGTERM when this process dies, even when killed (1 is PR_SET_PDEATHSIG); ninja then
+ends its compiles."""
 
 _LINKER_FOLDER = "bin"
 _MARK = "\x1f"
@@ -176,9 +184,8 @@ def _ninja_file(jobs: Sequence[Job], compiler: DeviceCompiler, include: Path) ->
 
 def _lines(command: list[str], folder: Path, environment: dict[str, str]) -> Generator[str, None, None]:
     """The lines that a command prints; it is ended when the caller stops listening or is killed."""
-    end_with_parent = _end_with_parent()
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-I", "-S", "-c", _END_WITH_PARENT, str(os.getpid()), *command],
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -186,7 +193,6 @@ def _lines(command: list[str], folder: Path, environment: dict[str, str]) -> Gen
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        preexec_fn=end_with_parent,
     )
     assert process.stdout is not None
     try:
@@ -196,17 +202,6 @@ def _lines(command: list[str], folder: Path, environment: dict[str, str]) -> Gen
         process.terminate()
         process.wait()
         process.stdout.close()
-
-
-def _end_with_parent() -> Callable[[], None]:
-    """What a child does so that it is ended when this process dies, even when killed; ninja then ends its compiles."""
-    prctl = ctypes.CDLL(None).prctl
-    set_parent_death_signal = 1
-
-    def child() -> None:
-        prctl(set_parent_death_signal, int(signal.SIGTERM))
-
-    return child
 
 
 def _status(scratch: Path, name: str) -> int | None:

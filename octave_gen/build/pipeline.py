@@ -16,7 +16,7 @@ from octave_gen.build.target import BuiltLibrary, Source, Target, Tools
 from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.plan import Variant
 
-__all__ = ["BuiltLibrary", "Source", "Tools", "build", "build_sources"]
+__all__ = ["BuiltLibrary", "Source", "Target", "Tools", "build", "build_targets", "by_arch", "targets"]
 
 
 def build(
@@ -34,46 +34,56 @@ def build(
     the rest. An arch is written when all of its units compiled and passed the resource gate; ``progress`` takes the
     lines for stderr. Raises OctaveError with every failure in one report, and for a tool that is missing.
     """
+    wanted = targets(planned, out=out, compiler=compiler)
+    return build_targets(wanted, jobs=jobs, keep_going=keep_going, progress=progress)
+
+
+def targets(planned: Sequence[Variant], *, out: Path, compiler: str) -> list[Target]:
+    """What :func:`build` makes, by arch: the units rendered and their keys. Raises OctaveError for a missing tool."""
     tools = Tools(toolchain.find(compiler), link.find_compiler(), link.find_torch(), render.include_dir())
     sources = []
     for unit in plan.units(planned):
         text = render.render_unit(unit)
         sources.append(Source(unit, text, tuple(records.unit_records(unit, text))))
-    return build_sources(sources, tools, out=out, jobs=jobs, keep_going=keep_going, progress=progress)
+    return by_arch(sources, tools, out)
 
 
-def build_sources(
-    sources: Sequence[Source], tools: Tools, *, out: Path, jobs: int | None, keep_going: bool, progress: Progress
+def by_arch(sources: Sequence[Source], tools: Tools, out: Path) -> list[Target]:
+    """One target for each arch of ``sources``, sorted."""
+    groups: dict[str, list[Source]] = {}
+    for source in sources:
+        groups.setdefault(source.unit.first.arch.name, []).append(source)
+    return [Target(arch, out / arch, tuple(group), tools) for arch, group in sorted(groups.items())]
+
+
+def build_targets(
+    wanted: Sequence[Target], *, jobs: int | None, keep_going: bool, progress: Progress
 ) -> list[BuiltLibrary]:
-    """:func:`build` for units that are rendered already."""
-    if not sources:
+    """:func:`build` for targets, sorted by arch, that were made before."""
+    if not wanted:
         raise wrong_request("there is nothing to build", where="build")
     if jobs is not None and jobs < 1:
         raise wrong_request(f"a build needs at least 1 job, not {jobs}", where="jobs")
     store = Cache.of(settings.read(), progress)
-    by_arch: dict[str, list[Source]] = {}
-    for source in sources:
-        by_arch.setdefault(source.unit.first.arch.name, []).append(source)
-    targets = [Target(arch, out / arch, tuple(group), tools) for arch, group in sorted(by_arch.items())]
-    done = {target.arch: target.in_place(store) for target in targets}
+    done = {target.arch: target.in_place(store) for target in wanted}
     with ExitStack() as locked:
-        rest = [target for target in targets if done[target.arch] is None]
+        rest = [target for target in wanted if done[target.arch] is None]
         for target in rest:  # sorted, and before the cache's lock, so that no two builds wait for each other
             locked.enter_context(target.locked(store))
         fresh = {built.arch: built for built in _make(rest, store, jobs, keep_going, progress)}
-    built = [done[target.arch] or fresh[target.arch] for target in targets]
+    built = [done[target.arch] or fresh[target.arch] for target in wanted]
     for library in built:
-        how = "up to date" if library.unchanged else f"built, {library.compiled} units compiled"
-        progress(f"{library.arch}: {how}: {library.library}")
+        units = f"{library.compiled} units compiled"
+        progress(f"{library.arch}: {'up to date' if library.unchanged else f'built, {units}'}: {library.library}")
     return built
 
 
 def _make(
-    targets: Sequence[Target], store: Cache, jobs: int | None, keep_going: bool, progress: Progress
+    wanted: Sequence[Target], store: Cache, jobs: int | None, keep_going: bool, progress: Progress
 ) -> list[BuiltLibrary]:
-    known = {target.arch: target.cached(store) for target in targets}
-    built = [target.write(made, 0) for target in targets if (made := known[target.arch]) is not None]
-    rest = [target for target in targets if known[target.arch] is None]
+    known = {target.arch: target.cached(store) for target in wanted}
+    built = [target.write(made, 0) for target in wanted if (made := known[target.arch]) is not None]
+    rest = [target for target in wanted if known[target.arch] is None]
     if not rest:
         return built
     problems: list[str] = []
@@ -98,19 +108,19 @@ def _make(
 
 
 def _code_objects(
-    targets: Sequence[Target], session: Session, jobs: int | None, keep_going: bool, progress: Progress
+    wanted: Sequence[Target], session: Session, jobs: int | None, keep_going: bool, progress: Progress
 ) -> tuple[dict[str, bytes], Compiled]:
     """The code objects by unit, of the cache and of this build's compiler, and what the compiler did."""
     known: dict[str, bytes] = {}
     missing = []
-    for job in (job for target in targets for job in target.jobs):
+    for job in (job for target in wanted for job in target.jobs):
         data = session.cache.get(job.key)
         if data is None:
             missing.append(job)
         else:
             known[job.name] = data
     parallel = jobs or compiling.default_jobs()
-    tools = targets[0].tools
+    tools = wanted[0].tools
     if missing:
         progress(
             f"{len(known) + len(missing)} units: {len(known)} in the cache, {len(missing)} to compile, {parallel} at "

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from octave_gen import plan, settings
-from octave_gen.build import link, records, render, toolchain
+from octave_gen import settings
+from octave_gen.build import pipeline
 from octave_gen.build.cache import Cache
 from octave_gen.build.locks import Progress
-from octave_gen.build.target import Source, Target, Tools
 from octave_gen.plan import Variant
 
 UP_TO_DATE: Final = "up-to-date"
@@ -30,22 +29,15 @@ class Step:
 
 
 def preview(planned: Sequence[Variant], *, out: Path, compiler: str, progress: Progress) -> list[Step]:
-    """The steps of :func:`pipeline.build` for the same arguments, in the order of the plan; nothing is built.
+    """The steps of :func:`pipeline.build` for the same arguments, by arch, in the order of the plan; builds nothing.
 
     Raises OctaveError as the build would for a tool that is missing.
     """
-    tools = Tools(toolchain.find(compiler), link.find_compiler(), link.find_torch(), render.include_dir())
     store = Cache.of(settings.read(), progress)
-    by_arch: dict[str, list[Source]] = {}
-    for unit in plan.units(planned):
-        text = render.render_unit(unit)
-        source = Source(unit, text, tuple(records.unit_records(unit, text)))
-        by_arch.setdefault(unit.first.arch.name, []).append(source)
     steps: list[Step] = []
-    for arch, sources in by_arch.items():
-        target = Target(arch, out / arch, tuple(sources), tools)
+    for target in pipeline.targets(planned, out=out, compiler=compiler):
         done = target.in_place(store) is not None
         for job in target.jobs:
             action = UP_TO_DATE if done else COMPILE if store.get(job.key) is None else CACHED
-            steps.append(Step(arch, job.name, action))
+            steps.append(Step(target.arch, job.name, action))
     return steps

@@ -11,13 +11,18 @@ void* open_runtime() {
   for (const char* name : kNames) {
     if (void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD)) return handle;
   }
-  std::string reasons;
+  std::string names, reasons;
   for (const char* name : kNames) {
     if (void* handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) return handle;
-    const char* reason = dlerror();
-    reasons += std::string(reasons.empty() ? "" : "; ") + (reason ? reason : name);
+    const char* said = dlerror();
+    const std::string reason = said ? said : "";
+    names += (names.empty() ? "" : ", ") + std::string(name);
+    // One that is there but lacks a library of its own has a reason worth telling.
+    if (reason != std::string(name) + ": cannot open shared object file: No such file or directory") {
+      reasons += (reasons.empty() ? ": " : "; ") + reason;
+    }
   }
-  throw failure("there is no HIP runtime: libamdhip64.so cannot be loaded (" + reasons + ")",
+  throw failure("there is no HIP runtime: none of " + names + " can be loaded" + reasons,
                 "install ROCm, or a torch built for ROCm, and see that the loader finds its libraries");
 }
 

@@ -35,7 +35,8 @@ class Kernels {
   // The kernel of a symbol. Throws when the library does not carry it.
   const Kernel& find(const std::string& symbol) const;
 
-  // The kernel, ready for launches on `device`, which is current. A code object is loaded once per device.
+  // The kernel, ready for launches on `device`, which is current. A code object is loaded once per device, by the first
+  // launch of one of its kernels: that launch cannot be part of a graph capture.
   hipFunction_t load(const HipRuntime& hip, int device, const std::string& symbol);
 
  private:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
 from collections.abc import Mapping
+from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from octave_gen.build import link
 from octave_gen.build.cache import Cache
 from octave_gen.errors import OctaveError
 from octave_gen.kernels.base import pack_arguments
+
+no_hip_here = pytest.mark.skipif(find_library("amdhip64") is not None, reason="this machine has a HIP runtime")
 
 UNIT, OTHER_UNIT = tiny_unit(64), tiny_unit(128)
 BF16, F16 = (variant.name for variant in UNIT.variants)
@@ -74,16 +78,19 @@ def call(symbol: str = F16, environment: Mapping[str, str] | None = None, **chan
     }
 
 
-def run(built: Built, mock: Path | None, calls: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def run(
+    built: Built, mock: Path | None, calls: Mapping[str, dict[str, Any]], library_path: Path | None = None
+) -> dict[str, dict[str, Any]]:
     """What each call did, in one process and in this order."""
     made = built.libraries["gfx942"]
     namespace = json.loads(made.manifest.read_text())["library"]["namespace"]
     request = {"namespace": namespace, "library": str(made.library), "calls": list(calls.values())}
     tests = Path(__file__).resolve().parent.parent
+    library = {"LD_LIBRARY_PATH": str(library_path)} if library_path else {}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         input=json.dumps({**request, "mock": str(mock) if mock else None}),
-        env={**os.environ, "PYTHONPATH": str(tests)},
+        env={**os.environ, "PYTHONPATH": str(tests), **library},
         capture_output=True,
         text=True,
         check=False,
@@ -132,11 +139,19 @@ def error_of(answers: dict[str, dict[str, Any]], name: str) -> tuple[str, str]:
     return what, hint
 
 
+@no_hip_here
 def test_no_hip_runtime(without_hip: dict[str, dict[str, Any]]) -> None:
     what, hint = error_of(without_hip, "launch")
-    assert what.startswith("there is no HIP runtime: libamdhip64.so cannot be loaded (")
-    assert "libamdhip64.so.7" in what
+    names = "libamdhip64.so.7, libamdhip64.so.6, libamdhip64.so.5, libamdhip64.so"
+    assert what == f"there is no HIP runtime: none of {names} can be loaded"
     assert hint.startswith("install ROCm")
+
+
+@no_hip_here
+def test_broken_hip_runtime(built: Built, tmp_path: Path) -> None:
+    (tmp_path / "libamdhip64.so.6").write_text("not a library")
+    what, _ = error_of(run(built, None, {"launch": call()}, library_path=tmp_path), "launch")
+    assert re.search(r"can be loaded: .*libamdhip64\.so\.6: ", what)
 
 
 def test_unknown_symbol(without_hip: dict[str, dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ from octave_gen.build import cache, link, toolchain
 from octave_gen.build.bundle import Kernel
 from octave_gen.build.cache import Cache
 from octave_gen.build.compile import Job, compile_units
-from octave_gen.build.pipeline import BuiltLibrary, Source, Tools, build_sources
+from octave_gen.build.pipeline import BuiltLibrary, Source, Tools, build_targets, by_arch
 from octave_gen.kernels.base import F32, I32, I64, Argument, Extent, Geometry, KernelKind, Shape, Tier, pointer
 from octave_gen.plan import Unit, Variant
 from octave_gen.spec.model import Budget
@@ -84,9 +84,8 @@ class Workshop:
     def build(
         self, sources: list[Source], out: str | Path = "out", *, jobs: int | None = None, keep_going: bool = False
     ) -> list[BuiltLibrary]:
-        return build_sources(
-            sources, self.tools, out=self.folder / out, jobs=jobs, keep_going=keep_going, progress=self.lines.append
-        )
+        targets = by_arch(sources, self.tools, self.folder / out)
+        return build_targets(targets, jobs=jobs, keep_going=keep_going, progress=self.lines.append)
 
 
 def make_workshop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
