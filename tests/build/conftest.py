@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tiny_units import BUDGET, Built, Workshop, make_workshop, source, tiny_unit
 
 from octave_gen.build import bundle
 from octave_gen.plan import Unit
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for mock_hip
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # tiny_units
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # mock_hip
+
+from tiny_units import BUDGET, Built, Workshop, make_workshop, source, tiny_unit
 
 
 @pytest.fixture

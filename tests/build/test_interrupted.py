@@ -40,6 +40,21 @@ def start(folder: Path, out: str, host: str = "pretended") -> subprocess.Popen[s
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
+SLEEPER = """
+import sys
+from pathlib import Path
+from octave_gen.build import compile
+from octave_gen.build.cache import Cache
+from octave_gen.build.toolchain import DeviceCompiler
+folder = Path(sys.argv[1])
+sleeping = DeviceCompiler("test", "1", "0", ("sh", "-c", "sleep 60", "compiler"))
+with Cache(folder / "cache", 1 << 30, 1.0, print).writing() as session:
+    jobs = [compile.Job(name, "", "gfx942", name * 64) for name in "abc"]
+    how = {"compiler": sleeping, "include": folder, "session": session, "parallel": 2, "keep_going": True}
+    compile.compile_units(jobs, **how, progress=print)
+"""
+
+
 def compilers_of(folder: Path) -> list[int]:
     """Processes that still work in the cache of ``folder``."""
     found = []
@@ -88,6 +103,25 @@ def torment(folder: Path, processes: int, rounds: int, seed: int, host: str = "p
     assert len(entries) >= 8
     assert all(store.get(name) is not None for name in entries)
     assert complaints == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_compiles_end_with_their_build(tmp_path: Path, end: signal.Signals) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", SLEEPER, str(tmp_path)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)
+    patience = time.monotonic() + 20
+    while len(list(tmp_path.glob("cache/tmp/*/*.begin"))) < 2 and time.monotonic() < patience:
+        time.sleep(0.02)
+    assert len(compilers_of(tmp_path / "cache")) >= 3
+    process.send_signal(end)
+    assert process.wait(timeout=20) != 0
+    while compilers_of(tmp_path / "cache") and time.monotonic() < patience:
+        time.sleep(0.02)
+    assert compilers_of(tmp_path / "cache") == []
+    with Cache(tmp_path / "cache", 1 << 30, 0.0, print).writing():
+        pass
+    assert list((tmp_path / "cache" / "tmp").iterdir()) == []
 
 
 def test_killed_builds_leave_nothing_broken(tmp_path: Path) -> None:
