@@ -17,6 +17,12 @@ VARIABLES: dict[str, str] = {
     "ROCM_PATH": "ROCm installation that `--compiler rocm` uses (default `/opt/rocm`)",
 }
 
+_CHANGES_OUTPUT = frozenset(
+    "CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH SOURCE_DATE_EPOCH GCC_EXEC_PREFIX "
+    "HIP_PATH HIP_DEVICE_LIB_PATH ROCM_PATH CCC_OVERRIDE_OPTIONS COMPILER_PATH".split()
+)
+"""Variables of compilers that this project's builds do not follow."""
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -55,22 +61,6 @@ def read() -> Settings:
     )
 
 
-def tool_environment(path_first: Path | None = None) -> dict[str, str]:
-    """The environment for compilers: this process's own, without what would change their output, in the C locale.
-
-    ``path_first`` is put in front of PATH.
-    """
-    changing: tuple[str, ...] = (
-        "CPATH",
-        "C_INCLUDE_PATH",
-        "CPLUS_INCLUDE_PATH",
-        "LIBRARY_PATH",
-        "SOURCE_DATE_EPOCH",
-        "GCC_EXEC_PREFIX",
-    )
-    changing += ("HIP_PATH", "HIP_DEVICE_LIB_PATH", "ROCM_PATH", "CCC_OVERRIDE_OPTIONS", "COMPILER_PATH")
-    env = {name: value for name, value in os.environ.items() if name not in changing}
-    env["LC_ALL"] = "C"
-    if path_first is not None:
-        env["PATH"] = f"{path_first}{os.pathsep}{env.get('PATH', '')}"
-    return env
+def tool_environment() -> dict[str, str]:
+    """The environment for compilers: this process's own, without what would change their output, in the C locale."""
+    return {name: value for name, value in os.environ.items() if name not in _CHANGES_OUTPUT} | {"LC_ALL": "C"}

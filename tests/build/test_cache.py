@@ -101,9 +101,8 @@ def test_least_recently_used_entries_are_evicted(tmp_path: Path) -> None:
     paths = [put(store, name, bytes(1000)) for name in names]
     for age, path in zip((30, 20, 10), paths, strict=True):
         os.utime(path, (time.time() - age, time.time() - age))
-    fresh = Cache(tmp_path, 3500, 1.0, lambda line: None)
-    assert fresh.get(names[0]) is not None  # the oldest is used again
-    put(fresh, KEY, bytes(1000))
+    assert store.get(names[0]) is not None  # the oldest is used again
+    put(Cache(tmp_path, 3500, 1.0, lambda line: None), KEY, bytes(1000))  # by another process
     assert [path.exists() for path in paths] == [True, False, True]
 
 

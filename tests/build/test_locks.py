@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
@@ -87,6 +88,25 @@ def test_lock_of_a_removed_folder_excludes_nobody(tmp_path: Path) -> None:
         folder.mkdir()
         with locks.held(folder / "lock", timeout=0, progress=print):
             pass
+
+
+def test_lock_removed_while_it_is_taken_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lock"
+    original = fcntl.flock
+    removals = iter([True])
+
+    def flock(descriptor: int, operation: int) -> None:
+        if next(removals, False):
+            path.unlink()
+        original(descriptor, operation)
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+    with (
+        locks.held(path, timeout=0, progress=print),
+        pytest.raises(OctaveError, match="another build"),
+        locks.held(path, timeout=0, progress=lambda line: None),
+    ):
+        pass
 
 
 def test_unsigned_lock_has_an_owner_all_the_same(tmp_path: Path) -> None:
