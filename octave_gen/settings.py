@@ -18,8 +18,19 @@ VARIABLES: dict[str, str] = {
 }
 
 _CHANGES_OUTPUT = frozenset(
-    "CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH LIBRARY_PATH SOURCE_DATE_EPOCH GCC_EXEC_PREFIX "
-    "HIP_PATH HIP_DEVICE_LIB_PATH ROCM_PATH CCC_OVERRIDE_OPTIONS COMPILER_PATH".split()
+    [
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "LIBRARY_PATH",
+        "SOURCE_DATE_EPOCH",
+        "GCC_EXEC_PREFIX",
+        "HIP_PATH",
+        "HIP_DEVICE_LIB_PATH",
+        "ROCM_PATH",
+        "CCC_OVERRIDE_OPTIONS",
+        "COMPILER_PATH",
+    ]
 )
 """Variables of compilers that this project's builds do not follow."""
 
