@@ -13,7 +13,7 @@ from octave_gen.arch import Arch
 from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import SCALARS, Geometry, KernelKind, Shape, Tier
-from octave_gen.spec.model import Budget, BudgetRule, Spec
+from octave_gen.spec.model import UNCOUNTED, Budget, BudgetRule, CountedBudget, Spec
 
 LONGEST_PATTERN = 200
 """Characters of a glob that are compared with names; the search takes time with their number squared."""
@@ -21,7 +21,8 @@ LONGEST_PATTERN = 200
 
 @dataclass(frozen=True)
 class Variant:
-    """One kernel symbol. ``specs``: labels of the spec files that ask for it."""
+    """One kernel symbol. ``budget``: of its resources; ``counted``: of what it executes; ``specs``: labels of the spec
+    files that ask for it."""
 
     kind: KernelKind
     shape: Shape
@@ -29,6 +30,7 @@ class Variant:
     arch: Arch
     budget: Budget
     specs: tuple[str, ...]
+    counted: CountedBudget = UNCOUNTED
 
     @property
     def name(self) -> str:
@@ -74,27 +76,28 @@ def _shapes(spec: Spec, kind: KernelKind) -> Iterable[Shape]:
         yield replace(base, **dict(zip(kind.fields, chosen, strict=True)))  # type: ignore[arg-type]
 
 
-def _budget(spec: Spec, kind: KernelKind, shape: Shape, arch: Arch) -> Budget:
+def _rule(spec: Spec, kind: KernelKind, shape: Shape, arch: Arch) -> BudgetRule:
     def selects(rule: BudgetRule) -> bool:
         return (
             rule.kernel == kind.name
             and rule.arch == arch.name
+            and (not rule.cache_dtypes or shape.cache_dtype in rule.cache_dtypes)
             and (not rule.gqa_groups or shape.gqa_group in rule.gqa_groups)
             and (not rule.query_groups or shape.query_group in rule.query_groups)
         )
 
     rules = [rule for rule in spec.budgets if selects(rule)]
-    what = f"{kind.name} on {arch.name}"
+    what = f"{kind.name} on {arch.name}" + (f" for {shape.cache_dtype}" if shape.cache_dtype else "")
     if shape.gqa_group is not None:
         what += f" with gqa_group {shape.gqa_group}, query_group {shape.query_group}"
     if len(rules) != 1:
         problem = "no budget covers" if not rules else f"{len(rules)} budgets cover"
         raise wrong_request(f"{problem} {what}", where=spec.source, hint="exactly one [[budget]] must select a variant")
-    return rules[0].budget
+    return rules[0]
 
 
 def _merge(known: Variant, new: Variant) -> Variant:
-    if known.budget != new.budget:
+    if (known.budget, known.counted) != (new.budget, new.counted):
         raise wrong_request(
             f"{known.name} is asked for with two budgets",
             where=", ".join((*known.specs, *new.specs)),
@@ -128,7 +131,8 @@ def variants(specs: Iterable[Spec], arch_names: Sequence[str] = ()) -> list[Vari
                     missing.append(f"{spec.source}: {kind.name} on {arch_name}: " + _why(reasons))
                 for tier in tiers:
                     if reasons[tier.name] is None:
-                        new = Variant(kind, shape, tier, chip, _budget(spec, kind, shape, chip), (spec.source,))
+                        rule = _rule(spec, kind, shape, chip)
+                        new = Variant(kind, shape, tier, chip, rule.budget, (spec.source,), rule.counted)
                         found[new.name] = _merge(found[new.name], new) if new.name in found else new
     if missing:
         lines = "\n  ".join(dict.fromkeys(missing))

@@ -14,7 +14,7 @@ from octave_gen.arch import ARCHS
 from octave_gen.errors import WRONG_REQUEST, OctaveError
 from octave_gen.kernels import KINDS
 from octave_gen.plan import Variant
-from octave_gen.spec.model import Budget, BudgetRule, Spec
+from octave_gen.spec.model import Budget, BudgetRule, CountedBudget, Spec
 
 BUDGET = Budget(vgprs=128, agprs=0, sgprs=100, lds_bytes=32768, occupancy=1)
 
@@ -155,7 +155,33 @@ def test_exactly_one_budget_selects_a_variant(count: int, problem: str) -> None:
     rules = [BudgetRule(kind, "gfx942", BUDGET) for kind in KINDS if kind != "decode"]
     rules += [BudgetRule("decode", "gfx942", BUDGET)] * count
     error = refusal([make(budgets=tuple(rules))])
-    assert str(error).startswith(f"mine.toml: {problem} decode on gfx942 with gqa_group 6, query_group 1\n")
+    what = "decode on gfx942 for octave_k3v4 with gqa_group 6, query_group 1"
+    assert str(error).startswith(f"mine.toml: {problem} {what}\n")
+
+
+def test_cache_dtypes_select_a_budget_and_its_counts() -> None:
+    rules = [BudgetRule(kind, "gfx942", BUDGET) for kind in ("rotate", "reduce")]
+    for dtype, vgprs, valu in (("octave_k3v3", 33, 3.0), ("octave_k3v4", 34, 4.0)):
+        chosen, counted = replace(BUDGET, vgprs=vgprs), CountedBudget(valu=valu)
+        rules += [BudgetRule(k, "gfx942", chosen, cache_dtypes=(dtype,), counted=counted) for k in ("store", "decode")]
+    planned = plan.variants([replace(make(budgets=tuple(rules)), cache_dtypes=("octave_k3v3", "octave_k3v4"))])
+    got = {(v.kind.name, v.shape.cache_dtype): (v.budget.vgprs, v.counted.valu) for v in planned}
+    assert got == {
+        ("store", "octave_k3v3"): (33, 3.0),
+        ("store", "octave_k3v4"): (34, 4.0),
+        ("rotate", None): (128, None),
+        ("decode", "octave_k3v3"): (33, 3.0),
+        ("decode", "octave_k3v4"): (34, 4.0),
+        ("reduce", None): (128, None),
+    }
+
+
+def test_two_specs_must_agree_on_counts() -> None:
+    counted = tuple(BudgetRule(kind, "gfx942", BUDGET, counted=CountedBudget(valu=9.0)) for kind in KINDS)
+    error = refusal([make(), make(source="other.toml", budgets=counted)])
+    assert "is asked for with two budgets" in error.what
+    assert error.where == "mine.toml, other.toml"
+    assert plan.variants([make(budgets=counted), make(source="other.toml", budgets=counted)])
 
 
 @pytest.mark.parametrize(

@@ -176,8 +176,8 @@ def file_name(arch: str, library: bytes) -> str:
 def _builder_identity() -> str:
     """sha256 of the modules that turn code objects into a library and a manifest."""
     digest = hashlib.sha256()
-    rooms = [path for room in ("build", "manifest") for path in (_PACKAGE / room).iterdir()]
-    for path in sorted([_PACKAGE / "arch.py", *rooms]):
+    rooms = [path for room in ("arch", "build", "manifest") for path in (_PACKAGE / room).iterdir()]
+    for path in sorted(rooms):
         if path.suffix in (".py", ".json"):
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()

@@ -12,7 +12,7 @@ from octave_gen.errors import OctaveError
 
 PROGRAM: Final = "octave-gen"
 INTERRUPTED: Final = 130
-COMMANDS: Final = ("build", "list-variants", "show", "generate", "check", "doctor", "clean")
+COMMANDS: Final = ("build", "verify", "list-variants", "show", "profile", "generate", "check", "doctor", "clean")
 
 
 class LazyGroup(click.Group):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from octave_gen.explain import Miss
     from octave_gen.manifest import Manifest, Record
     from octave_gen.plan import Variant
+    from octave_gen.verify.record import Entries
 
 
 @click.command()
@@ -54,6 +55,7 @@ def _known(variant: Variant, planned: list[Variant], out: Path) -> tuple[Record,
     """The variant's record, with what was built of it if its library holds it as it is now."""
     from octave_gen import manifest, plan
     from octave_gen.build.records import records
+    from octave_gen.verify.record import entries_of, read
 
     unit = plan.units(plan.with_siblings([variant], planned))
     record = next(record for record in records(unit) if record["name"] == variant.name)
@@ -62,7 +64,8 @@ def _known(variant: Variant, planned: list[Variant], out: Path) -> tuple[Record,
     for found in built["variants"] if built else ():
         if found["name"] == variant.name and all(found.get(key) == record[key] for key in record):
             extra = {key: found[key] for key in ("code_object", "resources")}
-            return {**record, **extra}, built, folder
+            entries = entries_of(read(folder), found)
+            return {**record, **extra, **({"verification": entries} if entries else {})}, built, folder
     return record, None, folder
 
 
@@ -115,6 +118,18 @@ def _facts(variant: Variant, record: Record, built: Manifest | None, folder: Pat
     yield "compiler", f"{built['compiler']['name']}: {built['compiler']['version']}"
     yield "code object", f"{record['code_object']['size']} bytes sha256 {record['code_object']['sha256']}"
     yield "kernarg size", f"{record['resources']['kernarg_bytes']} bytes"
+    yield from _verification(record.get("verification", {}))
+
+
+def _verification(entries: Entries) -> Iterator[tuple[str, str]]:
+    from octave_gen.verify.record import words
+
+    yield "verified", words(entries)
+    for entry in entries.values():
+        executor = entry["executor"]
+        yield "", f"{len(entry['cases'])} cases, seed {entry['seed']}, {executor['name']} {executor['version']}"
+        yield from (("", f"{name}: {value:g}") for name, value in {**entry["errors"], **entry["counts"]}.items())
+        yield from (("", line) for line in (entry["failure"] or {}).get("problems", ()))
 
 
 def _extent(extent: dict[str, Any]) -> str:

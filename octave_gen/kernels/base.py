@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from octave_gen.arch import Arch
 from octave_gen.errors import OctaveError
@@ -115,6 +116,22 @@ class Geometry:
 
 
 @dataclass(frozen=True)
+class Accuracy:
+    """What a tier computes, and how near it must come; for kinds whose results are not the reference's bit for bit.
+
+    query_mode: the form of the query (``octave_gen.reference.query``) that the tier's results are compared with.
+    exact_bound: for N(0, 1) queries and keys the largest difference from the result for the exact query, as a share of
+    the output row's largest value.
+    rounding: what fp32 arithmetic in another order may add to that, in halves of a unit in the last place of an fp32
+    number of the size of the largest value; the exponential multiplies it by the size of the scores (log2 units).
+    """
+
+    query_mode: Literal["exact", "int8"] = "exact"
+    exact_bound: float = 1e-3
+    rounding: float = 8.0
+
+
+@dataclass(frozen=True)
 class Tier:
     """One implementation of a kind: template ``templates/hip/<template>``, arguments, geometry, constants, limits.
 
@@ -128,6 +145,7 @@ class Tier:
     geometry: Callable[[Shape, Arch], Geometry]
     constants: Callable[[Shape, Arch], dict[str, int]]
     refuse: Callable[[Shape, Arch], str | None]
+    accuracy: Accuracy = Accuracy()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from octave_gen.kernels.base import (
     F32,
     I32,
     I64,
+    Accuracy,
     Argument,
     Extent,
     Geometry,
@@ -92,5 +93,15 @@ KIND = KernelKind(
     op="decode",
     purpose="attention partials of up to query_group query tokens over one KV split",
     fields=("cache_dtype", "rotary_dims", "gqa_group", "query_group"),
-    tiers=(Tier("portable", "decode_portable.hip.j2", ARGUMENTS, _geometry, _constants, _refuse),),
+    tiers=(
+        Tier(
+            "portable",
+            "decode_portable.hip.j2",
+            ARGUMENTS,
+            _geometry,
+            _constants,
+            _refuse,
+            Accuracy(query_mode="int8", exact_bound=3e-2),
+        ),
+    ),
 )

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from octave_gen.spec.loader import load, shipped
-from octave_gen.spec.model import Budget, BudgetRule, Spec
+from octave_gen.spec.model import Budget, BudgetRule, CountedBudget, Spec
 
-__all__ = ["Budget", "BudgetRule", "Spec", "load", "shipped"]
+__all__ = ["Budget", "BudgetRule", "CountedBudget", "Spec", "load", "shipped"]

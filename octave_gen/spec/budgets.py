@@ -10,15 +10,17 @@ from typing import Any
 from octave_gen.arch import ARCHS
 from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import KernelKind
-from octave_gen.spec.fields import RESOURCES, SELECTORS, Checked, check_table
-from octave_gen.spec.model import Budget, BudgetRule
+from octave_gen.spec.fields import COUNTS, RESOURCES, SELECTORS, Checked, check_table, count_fields, count_key
+from octave_gen.spec.model import Budget, BudgetRule, CountedBudget
 from octave_gen.spec.report import Problem
 
-GROUP_KEYS = {"gqa_groups": "gqa_group", "query_groups": "query_group"}
-"""The group selectors of a budget, which are keys of the spec too, and the fields of a Shape that they select by."""
+SHAPE_KEYS = {"cache_dtypes": "cache_dtype", "gqa_groups": "gqa_group", "query_groups": "query_group"}
+"""The selectors of a budget that are keys of the spec too, and the fields of a Shape that they select by."""
 
-Cell = tuple[int | None, int | None]
-"""A gqa_group and a query_group; None where a kernel does not depend on it."""
+Value = str | int | None
+Cell = tuple[Value, Value, Value]
+"""A cache_dtype, a gqa_group and a query_group; None where a kernel does not depend on it."""
+_UNKNOWN: Cell = (None, None, None)
 
 
 @dataclass(frozen=True)
@@ -28,20 +30,20 @@ class Selection:
     key: str
     kernel: str | None
     arch: str | None
-    groups: tuple[frozenset[int] | None, frozenset[int] | None]
+    shapes: tuple[frozenset[Value] | None, ...]
 
     def certain(self, kind: KernelKind) -> bool:
         """Whether all is known that decides which variants of ``kind`` the budget selects."""
-        pairs = zip(self.groups, GROUP_KEYS.values(), strict=True)
-        known = all(groups is not None or field not in kind.fields for groups, field in pairs)
+        pairs = zip(self.shapes, SHAPE_KEYS.values(), strict=True)
+        known = all(values is not None or field not in kind.fields for values, field in pairs)
         return known and self.kernel == kind.name and self.arch is not None
 
     def may_select(self, kernel: str, arch: str, cell: Cell) -> bool:
         """Whether the budget selects the cell, or could if the mistakes in it were corrected."""
-        in_groups = (
-            known is None or value is None or value in known for known, value in zip(self.groups, cell, strict=True)
+        selected = (
+            known is None or value is None or value in known for known, value in zip(self.shapes, cell, strict=True)
         )
-        return self.kernel in (kernel, None) and self.arch in (arch, None) and all(in_groups)
+        return self.kernel in (kernel, None) and self.arch in (arch, None) and all(selected)
 
 
 def check_budgets(spec: Checked) -> tuple[list[BudgetRule], list[Problem]]:
@@ -63,18 +65,22 @@ def _check_budget(
     table: Mapping[str, Any], key: str, spec: Checked
 ) -> tuple[BudgetRule | None, Selection, list[Problem]]:
     chip = ARCHS.get(table["arch"]) if isinstance(table.get("arch"), str) else None
-    fields = (*SELECTORS, *(resource.field(chip) for resource in RESOURCES))
+    kind = KINDS.get(table["kernel"]) if isinstance(table.get("kernel"), str) else None
+    resources = (resource.field(chip) for resource in RESOURCES)
+    fields = (*SELECTORS, *resources, *count_fields(kind.name if kind else None))
     checked = check_table(table, fields, prefix=f"{key}.")
     values = checked.values
     kernel, arch = values.get("kernel"), values.get("arch")
     about = f"{kernel} on {arch}" if kernel and arch else None
     found = [*checked.problems, *_contradictions(values, key, spec)]
-    selection = Selection(key, kernel, arch, _groups(checked, spec))
+    selection = Selection(key, kernel, arch, _shapes(checked, spec))
     if found:
         return None, selection, [Problem(p.key, p.what, p.allowed, p.fix, about) for p in found]
     bounds = {resource.key: values[resource.key] for resource in RESOURCES if resource.key in values}
-    groups = {name: tuple(values.get(name, ())) for name in GROUP_KEYS}
-    return BudgetRule(kernel=str(kernel), arch=str(arch), budget=Budget(**bounds), **groups), selection, []
+    shapes = {name: tuple(values.get(name, ())) for name in SHAPE_KEYS}
+    counted = CountedBudget(**{count: values.get(count_key(count, str(kernel))) for count in COUNTS})
+    rule = BudgetRule(kernel=str(kernel), arch=str(arch), budget=Budget(**bounds), counted=counted, **shapes)
+    return rule, selection, []
 
 
 def _contradictions(values: Mapping[str, Any], key: str, spec: Checked) -> Iterator[Problem]:
@@ -82,7 +88,7 @@ def _contradictions(values: Mapping[str, Any], key: str, spec: Checked) -> Itera
     kernel, arch, known_archs = values.get("kernel"), values.get("arch"), spec.values.get("archs")
     if arch and known_archs and arch not in known_archs:
         yield Problem(f"{key}.arch", f"the spec does not name {arch} in archs", ", ".join(known_archs))
-    for name, field in GROUP_KEYS.items():
+    for name, field in SHAPE_KEYS.items():
         if name not in values:
             continue
         if kernel and field not in KINDS[kernel].fields:
@@ -97,30 +103,33 @@ def _contradictions(values: Mapping[str, Any], key: str, spec: Checked) -> Itera
         yield Problem(f"{key}.agprs", "more than vgprs, which counts the AGPRs too", f"0 to {values['vgprs']}")
 
 
-def _groups(budget: Checked, spec: Checked) -> tuple[frozenset[int] | None, frozenset[int] | None]:
-    """The gqa_groups and query_groups that a budget selects: its own, or without them all of the spec's."""
+def _shapes(budget: Checked, spec: Checked) -> tuple[frozenset[Value] | None, ...]:
+    """What a budget selects by each of its selectors: its own values, or without them all of the spec's."""
 
-    def of(name: str) -> frozenset[int] | None:
+    def of(name: str) -> frozenset[Value] | None:
         if name in budget.doubtful:
             return None
-        groups = budget.values.get(name, spec.values.get(name))
-        return frozenset(groups) if groups else None
+        values = budget.values.get(name, spec.values.get(name))
+        return frozenset(values) if values else None
 
-    return of("gqa_groups"), of("query_groups")
+    return tuple(of(name) for name in SHAPE_KEYS)
 
 
 def _coverage(selections: Sequence[Selection], spec: Checked) -> Iterator[Problem]:
-    """Variants that no budget or more than one selects, as far as the keys they depend on are right."""
+    """Variants that no budget or more than one selects.
+
+    Where a key of the spec is wrong that decides a kind's variants, all that is known to be missing is the budget of a
+    kind that has none at all.
+    """
     for kind, arch in product(KINDS.values(), spec.values.get("archs", ())):
-        if any(name not in spec.values for name, field in GROUP_KEYS.items() if field in kind.fields):
-            continue
-        cells = _cells(kind, spec)
+        judged = all(name in spec.values for name, field in SHAPE_KEYS.items() if field in kind.fields)
+        cells = _cells(kind, spec) if judged else [_UNKNOWN]
         what = f"{kind.name} on {arch}"
         missing = [c for c in cells if not any(s.may_select(kind.name, arch, c) for s in selections)]
         if missing:
             fix = f'add a [[budget]] with kernel = "{kind.name}", arch = "{arch}"'
             yield Problem("budget", f"none selects {what}{_which(missing, cells)}", fix=fix)
-        certain = [s for s in selections if s.certain(kind) and s.arch == arch]
+        certain = [s for s in selections if judged and s.certain(kind) and s.arch == arch]
         for one, other in combinations(certain, 2):
             both = [c for c in cells if one.may_select(kind.name, arch, c) and other.may_select(kind.name, arch, c)]
             if both:
@@ -129,23 +138,44 @@ def _coverage(selections: Sequence[Selection], spec: Checked) -> Iterator[Proble
 
 
 def _cells(kind: KernelKind, spec: Checked) -> list[Cell]:
-    gqa, query = (spec.values[name] if field in kind.fields else (None,) for name, field in GROUP_KEYS.items())
-    return list(product(gqa, query))
+    dtypes, gqa, query = (spec.values[name] if field in kind.fields else (None,) for name, field in SHAPE_KEYS.items())
+    return list(product(dtypes, gqa, query))
+
+
+Groups = tuple[tuple[Value, Value], ...]
+"""Pairs of a gqa_group and a query_group."""
 
 
 def _which(some: Sequence[Cell], cells: Sequence[Cell]) -> str:
-    """``, gqa_group 3, 8 with query_group 1`` for a part of the cells, nothing for all of them."""
+    """``, gqa_group 3, 8 with query_group 1`` for a part of the cells, nothing for all of them.
+
+    Cache dtypes are named where they do not all have the same groups among ``some``.
+    """
     if len(some) == len(cells):
         return ""
-    by_query: dict[int | None, list[int | None]] = {}
-    for gqa, query in some:
+    by_groups: dict[Groups, list[Value]] = {}
+    for dtype in dict.fromkeys(cell[0] for cell in some):
+        by_groups.setdefault(tuple(cell[1:] for cell in some if cell[0] == dtype), []).append(dtype)
+    every_dtype = list(dict.fromkeys(cell[0] for cell in cells))
+    every_group = tuple(dict.fromkeys(cell[1:] for cell in cells))
+    parts = []
+    for groups, dtypes in by_groups.items():
+        words = [f"cache_dtype {_list(dtypes)}"] if dtypes != every_dtype else []
+        words += [_show_groups(groups)] if groups != every_group else []
+        parts.append(" with ".join(words))
+    return ", " + "; ".join(parts)
+
+
+def _show_groups(pairs: Groups) -> str:
+    by_query: dict[Value, list[Value]] = {}
+    for gqa, query in pairs:
         by_query.setdefault(query, []).append(gqa)
-    by_gqa: dict[tuple[int | None, ...], list[int | None]] = {}
+    by_gqa: dict[tuple[Value, ...], list[Value]] = {}
     for query, groups in by_query.items():
         by_gqa.setdefault(tuple(groups), []).append(query)
     parts = (f"gqa_group {_list(groups)} with query_group {_list(queries)}" for groups, queries in by_gqa.items())
-    return ", " + " and ".join(parts)
+    return " and ".join(parts)
 
 
-def _list(values: Sequence[int | None]) -> str:
+def _list(values: Sequence[Value]) -> str:
     return ", ".join(map(str, values))

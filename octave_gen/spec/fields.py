@@ -16,7 +16,7 @@ from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import SCALARS
 from octave_gen.spec.report import Problem, show_key
 from octave_gen.spec.unsupported import unsupported
-from octave_gen.spec.values import Check, Integer, ListOf, Tables, Word
+from octave_gen.spec.values import Check, Integer, ListOf, Positive, Tables, Word
 
 EDITION = 1
 MAX_GROUP = 16
@@ -41,11 +41,12 @@ def _arch_refusal(name: str) -> str | None:
 _DIMS = Integer(BLOCK_DIMS, MAX_HEAD_SIZE, multiple=BLOCK_DIMS)
 _GROUPS = Integer(1, MAX_GROUP)
 _ARCH = Word("arch", tuple(arch.ARCHS), refusal=_arch_refusal)
+_CACHE_DTYPE = Word("cache dtype", tuple(CACHE_DTYPES))
 
 FIELDS = (
     Field("edition", Integer(EDITION, EDITION), fix=f"write edition = {EDITION} as the first line"),
     Field("family", Word("format family", tuple(FAMILIES))),
-    Field("cache_dtypes", ListOf(Word("cache dtype", tuple(CACHE_DTYPES)))),
+    Field("cache_dtypes", ListOf(_CACHE_DTYPE)),
     Field("head_size", _DIMS),
     Field("rotary_dims", _DIMS),
     Field("gqa_groups", ListOf(_GROUPS)),
@@ -55,12 +56,13 @@ FIELDS = (
     Field("budget", Tables(), fix="write a [[budget]] for every kernel on every arch of the spec"),
 )
 
-_EVERY = "leave the key out to select every group"
+_EVERY = "leave the key out to select every {}"
 SELECTORS = (
     Field("kernel", Word("kernel", tuple(KINDS))),
     Field("arch", _ARCH),
-    Field("gqa_groups", ListOf(_GROUPS, if_empty=_EVERY), required=False),
-    Field("query_groups", ListOf(_GROUPS, if_empty=_EVERY), required=False),
+    Field("cache_dtypes", ListOf(_CACHE_DTYPE, if_empty=_EVERY.format("cache dtype")), required=False),
+    Field("gqa_groups", ListOf(_GROUPS, if_empty=_EVERY.format("group")), required=False),
+    Field("query_groups", ListOf(_GROUPS, if_empty=_EVERY.format("group")), required=False),
 )
 
 
@@ -89,6 +91,25 @@ RESOURCES = (
     Resource("sgpr_spills", 0, lambda chip: None, required=False),
     Resource("scratch_bytes", 0, lambda chip: None, required=False),
 )
+
+
+WORK = {"store": "slot", "rotate": "vector", "decode": "token", "reduce": "split"}
+"""The unit of work that the kernels of a kind are counted per: a slot stored, a vector rotated, a token of context read
+for one kv head, a KV split merged into one row."""
+
+COUNTS = ("valu", "clocks")
+"""The fields of ``model.CountedBudget``."""
+
+
+def count_key(count: str, kernel: str) -> str:
+    """The key of a counted budget, such as ``valu_per_token`` for decode."""
+    return f"{count}_per_{WORK[kernel]}"
+
+
+def count_fields(kernel: str | None) -> tuple[Field, ...]:
+    """The keys of counted budgets: those of ``kernel``, or of every kernel when it is not known."""
+    kernels = (kernel,) if kernel else tuple(WORK)
+    return tuple(Field(count_key(count, name), Positive(), required=False) for name in kernels for count in COUNTS)
 
 
 @dataclass(frozen=True)

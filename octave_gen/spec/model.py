@@ -25,6 +25,21 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class CountedBudget:
+    """Upper bounds on what a kernel executes for one unit of work; None where there is none.
+
+    valu: vector arithmetic instructions of waves; clocks: of a compute unit, as the issue model counts them: the larger
+    of VALU and matrix work one after the other, and LDS.
+    """
+
+    valu: float | None = None
+    clocks: float | None = None
+
+
+UNCOUNTED = CountedBudget()
+
+
+@dataclass(frozen=True)
 class BudgetRule:
     """A budget and the variants it is for; an empty selector selects every value."""
 
@@ -33,6 +48,8 @@ class BudgetRule:
     budget: Budget
     gqa_groups: tuple[int, ...] = ()
     query_groups: tuple[int, ...] = ()
+    cache_dtypes: tuple[str, ...] = ()
+    counted: CountedBudget = UNCOUNTED
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""What a key of a spec can hold: integers, known words, lists of either. Each check yields all problems of a value."""
+"""What a key of a spec can hold: numbers, known words, lists of either. Each check yields all problems of a value."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 from octave_gen.errors import did_you_mean
 from octave_gen.spec.report import Problem, show_integer, show_string, show_value
@@ -94,6 +95,20 @@ class ListOf:
 
 
 @dataclass(frozen=True)
+class Positive:
+    """A finite number above 0, written as an integer or as a float."""
+
+    allowed = "any number above 0"
+
+    def problems(self, key: str, value: object) -> Iterator[Problem]:
+        if type(value) is not int and type(value) is not float:
+            yield Problem(key, f"expected a number, got {show_value(value)}", self.allowed)
+        elif not 0 < value < inf:
+            shown = show_integer(value) if isinstance(value, int) else str(value)
+            yield Problem(key, f"{shown} is out of range", self.allowed)
+
+
+@dataclass(frozen=True)
 class Tables:
     """A list of one or more tables, ``[[key]]`` in TOML; what is in them is not checked here."""
 
@@ -110,4 +125,4 @@ class Tables:
                     yield Problem(f"{key}[{index}]", f"expected a table, got {show_value(item)}")
 
 
-Check = Integer | Word | ListOf | Tables
+Check = Integer | Positive | Word | ListOf | Tables

@@ -31,7 +31,7 @@ def test_every_variant_has_one_line(run: Run) -> None:
 
 def test_a_line_says_what_is_known_and_built(run: Run, built: tuple[Path, Result], tmp_path: Path) -> None:
     line = next(x for x in run("list-variants", "--out", built[0]).stdout.splitlines() if x.startswith(NAME))
-    assert line.split() == [NAME, "slot=-", "evidence=compiled", "built=yes"]
+    assert line.split() == [NAME, "slot=-", "evidence=compiled", "built=yes", "not", "verified"]
     decode = run("list-variants", "--out", built[0], "--filter", "decode_octave_k3v4_h256r64_g6_q1_f16_*942").stdout
     assert decode.split()[1:] == ["slot=248", "evidence=compiled", "built=no"]
     assert "built=yes" not in run("list-variants", "--out", tmp_path).stdout
@@ -44,8 +44,8 @@ def test_arch_and_filter(run: Run) -> None:
     assert len(names(two.stdout)) == 2
 
 
-def test_json_is_an_array_of_the_records_of_the_manifest(run: Run) -> None:
-    result = run("list-variants", "--json", "--filter", "r*_h256*_f16_*gfx942")
+def test_json_is_an_array_of_the_records_of_the_manifest(run: Run, tmp_path: Path) -> None:
+    result = run("list-variants", "--json", "--filter", "r*_h256*_f16_*gfx942", "--out", tmp_path)
     records = json.loads(result.stdout)
     planned = plan.variants(spec.shipped())
     units = plan.units(variant for variant in planned if variant.kind.name != "decode")

@@ -8,9 +8,9 @@ import pytest
 
 from octave_gen.arch import ARCHS
 from octave_gen.kernels import KINDS
-from octave_gen.spec.budgets import GROUP_KEYS
-from octave_gen.spec.fields import RESOURCES, SELECTORS
-from octave_gen.spec.model import Budget, Spec
+from octave_gen.spec.budgets import SHAPE_KEYS
+from octave_gen.spec.fields import COUNTS, RESOURCES, SELECTORS, WORK, count_key
+from octave_gen.spec.model import UNCOUNTED, Budget, CountedBudget, Spec
 
 Report = Callable[[str], list[str]]
 Text = Callable[..., str]
@@ -18,9 +18,10 @@ Text = Callable[..., str]
 STORE, ROTATE, DECODE, REDUCE = range(4)
 KERNELS = "    allowed: store, rotate, decode, reduce"
 KEYS = (
-    "    allowed: kernel, arch, gqa_groups, query_groups, vgprs, agprs, sgprs, lds_bytes, occupancy, vgpr_spills, "
-    "sgpr_spills, scratch_bytes"
+    "    allowed: kernel, arch, cache_dtypes, gqa_groups, query_groups, vgprs, agprs, sgprs, lds_bytes, occupancy, "
+    "vgpr_spills, sgpr_spills, scratch_bytes, valu_per_token, clocks_per_token"
 )
+NUMBER = "    allowed: any number above 0"
 EVERY = "    fix: leave the key out to select every group"
 ONE = "    fix: narrow or remove one: exactly one budget selects a variant"
 BOTH = {"archs": '["gfx942", "gfx1100"]'}
@@ -123,6 +124,57 @@ SINGLE = {
         {"gqa_groups": "[]"},
         ["  budget[2].gqa_groups (decode on gfx942): the list is empty", "    allowed: 1 to 16", EVERY],
     ),
+    "cache dtype that the spec does not name": (
+        {"cache_dtypes": '["octave_k3v3", "octave_k3v4"]'},
+        [
+            "  budget[2].cache_dtypes[1] (decode on gfx942): the spec does not name octave_k3v4 in cache_dtypes",
+            "    allowed: octave_k3v3",
+        ],
+    ),
+    "unknown cache dtype": (
+        {"cache_dtypes": '["OCTAVE_K3V4"]'},
+        [
+            '  budget[2].cache_dtypes[0] (decode on gfx942): "OCTAVE_K3V4" is no cache dtype (did you mean '
+            "octave_k3v4, octave_k3v3, octave_k3v3_compact?)",
+            "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4",
+        ],
+    ),
+    "empty selector of cache dtypes": (
+        {"cache_dtypes": "[]"},
+        [
+            "  budget[2].cache_dtypes (decode on gfx942): the list is empty",
+            "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4",
+            "    fix: leave the key out to select every cache dtype",
+        ],
+    ),
+    "count as string": (
+        {"valu_per_token": '"75"'},
+        ['  budget[2].valu_per_token (decode on gfx942): expected a number, got the string "75"', NUMBER],
+    ),
+    "count as bool": (
+        {"clocks_per_token": "true"},
+        ["  budget[2].clocks_per_token (decode on gfx942): expected a number, got the boolean true", NUMBER],
+    ),
+    "count of nothing": (
+        {"valu_per_token": "0"},
+        ["  budget[2].valu_per_token (decode on gfx942): 0 is out of range", NUMBER],
+    ),
+    "negative count": (
+        {"valu_per_token": "-75.5"},
+        ["  budget[2].valu_per_token (decode on gfx942): -75.5 is out of range", NUMBER],
+    ),
+    "infinite count": (
+        {"valu_per_token": "inf"},
+        ["  budget[2].valu_per_token (decode on gfx942): inf is out of range", NUMBER],
+    ),
+    "count that is no number": (
+        {"valu_per_token": "nan"},
+        ["  budget[2].valu_per_token (decode on gfx942): nan is out of range", NUMBER],
+    ),
+    "count of another kernel": (
+        {"valu_per_slot": "75.0"},
+        ["  budget[2].valu_per_slot (decode on gfx942): unknown key (did you mean valu_per_token?)", KEYS],
+    ),
     "selector as integer": (
         {"query_groups": "4"},
         [
@@ -141,14 +193,20 @@ def test_a_mistake_in_one_budget_is_reported_once(
     assert report(spec_text(edits={DECODE: lines})) == expected
 
 
-@pytest.mark.parametrize("kernel", [STORE, ROTATE, REDUCE])
-@pytest.mark.parametrize("selector", ["gqa_groups", "query_groups"])
+@pytest.mark.parametrize(
+    ("kernel", "selector", "value"),
+    [
+        *((kernel, groups, "[1]") for kernel in (STORE, ROTATE, REDUCE) for groups in ("gqa_groups", "query_groups")),
+        (ROTATE, "cache_dtypes", '["octave_k3v3"]'),
+        (REDUCE, "cache_dtypes", '["octave_k3v3"]'),
+    ],
+)
 def test_a_selector_that_a_kernel_does_not_depend_on(
-    kernel: int, selector: str, spec_text: Text, report: Report
+    kernel: int, selector: str, value: str, spec_text: Text, report: Report
 ) -> None:
     name = list(KINDS)[kernel]
-    assert report(spec_text(edits={kernel: {selector: "[1]"}})) == [
-        f"  budget[{kernel}].{selector} ({name} on gfx942): {name} kernels do not depend on {GROUP_KEYS[selector]}",
+    assert report(spec_text(edits={kernel: {selector: value}})) == [
+        f"  budget[{kernel}].{selector} ({name} on gfx942): {name} kernels do not depend on {SHAPE_KEYS[selector]}",
         "    fix: leave the key out",
     ]
 
@@ -254,6 +312,77 @@ def test_selectors_may_split_the_groups(spec_text: Text, load_text: Callable[[st
     ]
 
 
+TWO_DTYPES = {"cache_dtypes": '["octave_k3v3", "octave_k3v4"]'}
+K3V3 = {"cache_dtypes": '["octave_k3v3"]'}
+K3V4 = {"cache_dtypes": '["octave_k3v4"]'}
+
+
+@pytest.mark.parametrize(
+    ("selectors", "missing"),
+    [
+        (K3V4, "cache_dtype octave_k3v3"),
+        (
+            {**K3V4, "query_groups": "[1]"},
+            "cache_dtype octave_k3v3; cache_dtype octave_k3v4 with gqa_group 1, 6 with query_group 4",
+        ),
+        ({"gqa_groups": "[1]"}, "gqa_group 6 with query_group 1, 4"),
+    ],
+)
+def test_cache_dtypes_that_no_budget_selects(
+    selectors: dict[str, str], missing: str, spec_text: Text, report: Report
+) -> None:
+    assert report(spec_text(top=TWO_DTYPES, edits={DECODE: selectors})) == [
+        f"  budget: none selects decode on gfx942, {missing}",
+        _add("decode"),
+    ]
+
+
+def test_store_budgets_by_cache_dtype(spec_text: Text, load_text: Callable[[str], Spec], report: Report) -> None:
+    assert report(spec_text(top=TWO_DTYPES, edits={STORE: K3V4})) == [
+        "  budget: none selects store on gfx942, cache_dtype octave_k3v3",
+        _add("store"),
+    ]
+    second = {**K3V3, "kernel": '"store"'}
+    loaded = load_text(spec_text(top=TWO_DTYPES, edits={STORE: K3V4}, add=[second]))
+    stores = [rule.cache_dtypes for rule in loaded.budgets if rule.kernel == "store"]
+    assert stores == [("octave_k3v4",), ("octave_k3v3",)]
+    assert report(spec_text(top=TWO_DTYPES, add=[second])) == [
+        "  budget[4]: selects store on gfx942, cache_dtype octave_k3v3, as budget[0] does",
+        ONE,
+    ]
+
+
+def test_a_wrong_cache_dtype_of_the_spec_leaves_its_budgets_unjudged(spec_text: Text, report: Report) -> None:
+    """Rotate and reduce do not depend on it, and a kind without any budget lacks one all the same."""
+    top = {"cache_dtypes": '["octave_k3v3", "octave_k4"]'}
+    lines = report(spec_text(top=top, edits={DECODE: K3V3}, add=[K3V3], drop=[STORE, ROTATE]))
+    assert lines[2:] == [
+        "  budget: none selects store on gfx942",
+        _add("store"),
+        "  budget: none selects rotate on gfx942",
+        _add("rotate"),
+    ]
+
+
+def test_counted_budgets_are_optional_numbers(spec_text: Text, load_text: Callable[[str], Spec]) -> None:
+    edits = {
+        STORE: {"valu_per_slot": "1350"},
+        DECODE: {"valu_per_token": "26.8", "clocks_per_token": "36"},
+        REDUCE: {"clocks_per_split": "1e1"},
+    }
+    assert [rule.counted for rule in load_text(spec_text(edits=edits)).budgets] == [
+        CountedBudget(valu=1350),
+        UNCOUNTED,
+        CountedBudget(valu=26.8, clocks=36),
+        CountedBudget(clocks=10.0),
+    ]
+
+
+def test_a_count_of_an_unknown_kernel_is_not_judged(spec_text: Text, report: Report) -> None:
+    lines = report(spec_text(edits={DECODE: {"kernel": '"decod"', "valu_per_slot": "75.0"}}))
+    assert lines == ['  budget[2].kernel: "decod" is no kernel (did you mean decode?)', KERNELS]
+
+
 def test_budgets_that_select_the_same(spec_text: Text, report: Report) -> None:
     assert report(spec_text(add=[{}, {"gqa_groups": "[6]", "query_groups": "[4]"}])) == [
         "  budget[4]: selects decode on gfx942, as budget[2] does",
@@ -337,8 +466,11 @@ def test_the_tables_of_keys_name_every_field_of_a_budget() -> None:
     resources = {resource.key: resource.required for resource in RESOURCES}
     minimal = Budget(**{key: 1 for key, required in resources.items() if required})
     assert set(resources) == set(vars(minimal))
-    assert {field.key for field in SELECTORS} == {"kernel", "arch", *GROUP_KEYS}
-    assert {field for kind in KINDS.values() for field in kind.fields} >= set(GROUP_KEYS.values())
+    assert set(COUNTS) == set(vars(UNCOUNTED))
+    assert list(WORK) == list(KINDS)
+    assert count_key("valu", "decode") == "valu_per_token"
+    assert {field.key for field in SELECTORS} == {"kernel", "arch", *SHAPE_KEYS}
+    assert {field for kind in KINDS.values() for field in kind.fields} >= set(SHAPE_KEYS.values())
 
 
 def test_the_limits_follow_the_chips() -> None:

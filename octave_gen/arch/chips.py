@@ -6,10 +6,10 @@ with the compiler's own remark on the kernels of this project.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from octave_gen.errors import OctaveError, did_you_mean, wrong_request
+from octave_gen.arch.costs import MI300X, RX_7900_XTX, IssueCosts
+from octave_gen.errors import did_you_mean, wrong_request
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Arch:
     Registers are counted per lane, LDS in bytes. ``lds_scope`` bytes are shared by the ``lds_simds`` SIMDs that one
     workgroup can run on (a CU on CDNA, a WGP on RDNA). ``unified_registers``: AGPRs come out of the VGPR file.
     ``max_sgprs`` is the largest count that a code object reports, VCC and the other reserved registers included.
+    ``costs``: of the issue model, for one product with this chip.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Arch:
     lds_simds: int
     lds_granule: int
     max_workgroup_lds: int
+    costs: IssueCosts
     evidence: Evidence
 
     def occupancy(self, vgprs: int, lds_bytes: int, threads: int) -> int:
@@ -81,6 +83,7 @@ ARCHS: dict[str, Arch] = {
             lds_simds=4,
             lds_granule=512,
             max_workgroup_lds=65536,
+            costs=MI300X,
             evidence=Evidence("compiled"),
         ),
         Arch(
@@ -99,6 +102,7 @@ ARCHS: dict[str, Arch] = {
             lds_simds=4,
             lds_granule=1024,
             max_workgroup_lds=65536,
+            costs=RX_7900_XTX,
             evidence=Evidence("compiled"),
         ),
     )
@@ -139,40 +143,3 @@ def get(name: str) -> Arch:
     if reason:
         raise wrong_request(reason, where="arch", hint="name a supported arch with --arch")
     return ARCHS[name]
-
-
-@dataclass(frozen=True)
-class TargetId:
-    """A parsed target id such as ``gfx942:sramecc+:xnack-``; None means the feature is not named (any setting)."""
-
-    arch: str
-    sramecc: bool | None = None
-    xnack: bool | None = None
-
-    def runs(self, device: TargetId) -> bool:
-        """Whether a code object built for this id runs on ``device``: a feature that is not named fits any setting."""
-        return (
-            self.arch == device.arch and self.sramecc in (None, device.sramecc) and self.xnack in (None, device.xnack)
-        )
-
-    def __str__(self) -> str:
-        parts = [self.arch]
-        parts += [
-            f"{n}{'+' if v else '-'}" for n, v in (("sramecc", self.sramecc), ("xnack", self.xnack)) if v is not None
-        ]
-        return ":".join(parts)
-
-
-def parse_target_id(text: str) -> TargetId:
-    """Parses the arch name that a driver or a bundle reports; raises OctaveError for anything else."""
-    name, *features = text.split(":")
-    values: dict[str, bool] = {}
-    for feature in features:
-        if feature[:-1] not in ("sramecc", "xnack") or feature[-1:] not in ("+", "-") or feature[:-1] in values:
-            raise OctaveError(
-                f"{text!r} is no target id", where=feature or text, hint="expected e.g. gfx942:sramecc+:xnack-"
-            )
-        values[feature[:-1]] = feature[-1] == "+"
-    if not re.fullmatch(r"gfx[0-9a-f]{3,4}", name):
-        raise OctaveError(f"{text!r} is no target id", hint="expected e.g. gfx942:sramecc+:xnack-")
-    return TargetId(name, values.get("sramecc"), values.get("xnack"))

@@ -1,0 +1,81 @@
+"""What the issue model of ``profile`` charges: for how many clocks an instruction keeps its SIMD, LDS or HBM busy.
+
+Instruction rates: AMD's "CDNA3" and "RDNA3" instruction set documents (a wave64 passes a CDNA SIMD of 16 lanes in four
+clocks, a wave32 an RDNA SIMD in one) and LLVM's SISchedule.td (quarter-rate instructions). Matrix rates: the peak rates
+of the products below, which are ``compute_units * simds * rate * clock``. LDS: 32 banks of 4 bytes a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from octave_gen.arch.layouts import MatrixLayout
+
+QUARTER_RATE_MULTIPLIES = frozenset({"v_mul_lo_u32", "v_mul_hi_u32", "v_mul_hi_i32", "v_mad_u64_u32", "v_mad_i64_i32"})
+"""32-bit integer multiplies, which take as long as transcendental instructions; the 24-bit ones do not."""
+
+
+@dataclass(frozen=True)
+class IssueCosts:
+    """The figures of one product, for waves of the arch's own size.
+
+    valu: clocks of a vector instruction on its SIMD; quarter_rate: of a transcendental one or a 32-bit integer
+    multiply; matrix_rate: multiplications and additions of a SIMD per clock, by the element of A and B;
+    matrix_overlaps_valu: whether matrix and other vector instructions of different waves run side by side; lds_bytes:
+    per clock of a CU; memory_bandwidth: bytes per second; calibration: what the model's figures were held against, or
+    None.
+    """
+
+    product: str
+    compute_units: int
+    clock: float
+    memory_bandwidth: float
+    simds: int
+    valu: int
+    quarter_rate: int
+    matrix_rate: Mapping[str, int]
+    matrix_overlaps_valu: bool
+    lds_bytes: int
+    calibration: str | None
+
+    @property
+    def hbm_bytes(self) -> float:
+        """Bytes of HBM (or GDDR) that one CU gets per clock when all of them read."""
+        return self.memory_bandwidth / (self.compute_units * self.clock)
+
+    def matrix(self, layout: MatrixLayout) -> float:
+        """Clocks of a matrix instruction on its SIMD."""
+        return 2 * layout.rows * layout.columns * layout.depth / self.matrix_rate[layout.element]
+
+
+MI300X = IssueCosts(
+    # AMD's data sheet: 304 CUs, 2100 MHz, 5.3 TB/s; 1307.4 TFLOPS fp16 and bf16, 2614.9 TOPS int8.
+    product="Instinct MI300X",
+    compute_units=304,
+    clock=2.1e9,
+    memory_bandwidth=5.3e12,
+    simds=4,
+    valu=4,
+    quarter_rate=16,
+    matrix_rate={"f16": 512, "bf16": 512, "i8": 1024},
+    matrix_overlaps_valu=True,
+    lds_bytes=128,
+    calibration=None,
+)
+
+RX_7900_XTX = IssueCosts(
+    # AMD's product page: 96 CUs, 2500 MHz, 960 GB/s; "How to accelerate AI applications on RDNA 3 using WMMA": 512
+    # operations per clock and CU for fp16, bf16 and int8. WMMA occupies the VALU.
+    product="Radeon RX 7900 XTX",
+    compute_units=96,
+    clock=2.5e9,
+    memory_bandwidth=960e9,
+    simds=2,
+    valu=1,
+    quarter_rate=4,
+    matrix_rate={"f16": 256, "bf16": 256, "iu8": 256},
+    matrix_overlaps_valu=False,
+    lds_bytes=128,
+    calibration="64.0 ms for the public Octave kernels' prefill of 2k tokens over 380k, published as 63.9 ms",
+)

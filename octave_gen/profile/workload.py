@@ -1,0 +1,126 @@
+"""What each kind of kernel is counted on: launches at two lengths, and the tensors they work on.
+
+A length is a number of units of work: tokens of context for decode, slots for store, vectors for rotate, KV splits for
+reduce. Everything else of a launch is one: one request, one kv head, one query group, for decode one KV split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from octave_gen.formats.octave.rotation import sign_tensor
+from octave_gen.kernels.splits import PARTIAL_EXTRA, workspace_shape
+from octave_gen.reference.store import cache_store
+from octave_gen.runtime import launch
+from octave_gen.runtime.launch import Launch
+from octave_gen.verify.subject import Subject
+
+BLOCK_SIZE = 16
+REDUCE_ROWS = 4
+"""Rows of a reduce launch: as many as its workgroup has waves, so that none of them is idle."""
+SEED = 20
+"""Of the random vectors; what a kernel executes does not depend on them, unless it skips work for a whole wave."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One launch, its tensors, and the units of work in it over all of its rows."""
+
+    launch: Launch
+    tensors: Mapping[str, Tensor]
+    work: int
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the kernels of one kind are counted.
+
+    lengths: of the shorter and the longer launch; least_bytes: what one unit of work must move between HBM and the
+    chip, whatever the kernel; workload: the launch of a length.
+    """
+
+    lengths: tuple[int, int]
+    least_bytes: Callable[[Subject], int]
+    workload: Callable[[Subject, int], Workload]
+
+
+def _random(subject: Subject, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(SEED)).to(subject.dtype)
+
+
+def _cache(subject: Subject, tokens: int) -> Tensor:
+    """An empty cache of one kv head: uint8 [blocks, 1, block size, slot]."""
+    return torch.zeros(-(-tokens // BLOCK_SIZE), 1, BLOCK_SIZE, subject.layout.slot_bytes, dtype=torch.uint8)
+
+
+def _vector_bytes(subject: Subject) -> int:
+    return subject.head_size * subject.dtype.itemsize
+
+
+def _store(subject: Subject, tokens: int) -> Workload:
+    key = _random(subject, tokens, 1, subject.head_size)
+    tensors = {
+        "key": key,
+        "value": key.flip(0),
+        "cache": _cache(subject, tokens),
+        "slot_mapping": torch.arange(tokens),
+        "k_signs": sign_tensor(subject.head_size),
+        "v_signs": sign_tensor(subject.head_size),
+    }
+    return Workload(launch.store_launch(subject.variant, **tensors), tensors, tokens)
+
+
+def _rotate(subject: Subject, tokens: int) -> Workload:
+    """V's rotation, forward: the whole head as one block, which takes the most steps."""
+    tensors = {"x": _random(subject, tokens, 1, subject.head_size), "signs": sign_tensor(subject.head_size)}
+    made = launch.rotate_launch(subject.variant, **tensors, k_layout=False, inverse=False)
+    return Workload(made, tensors, tokens)
+
+
+def _decode(subject: Subject, tokens: int) -> Workload:
+    """The last query_group tokens of a context of ``tokens``: each sees one token more than the one before it."""
+    queries = subject.query_group
+    key = _random(subject, tokens, 1, subject.head_size)
+    cache = _cache(subject, tokens)
+    cache_store(key, key.flip(0), cache, torch.arange(tokens), subject.layout)
+    tensors = {
+        "query": _random(subject, queries, subject.gqa_group, subject.head_size),
+        "cache": cache,
+        "block_table": torch.arange(cache.shape[0], dtype=torch.int32).unsqueeze(0),
+        "q_to_req": torch.zeros(queries, dtype=torch.int32),
+        "q_to_klen": torch.arange(tokens - queries + 1, tokens + 1, dtype=torch.int32),
+        "mid_o": torch.zeros(workspace_shape(queries, subject.gqa_group, 1, subject.head_size)),
+        "k_signs": sign_tensor(subject.head_size),
+    }
+    scale = subject.head_size**-0.5
+    made = launch.decode_launch(subject.variant, **tensors, sm_scale=scale, num_kv_splits=1)
+    return Workload(made, tensors, tokens)
+
+
+def _reduce(subject: Subject, splits: int) -> Workload:
+    partials = _random(subject, *workspace_shape(1, REDUCE_ROWS, splits, subject.head_size)).float()
+    partials[..., subject.head_size + 1] = 1.0  # the sums: none of the splits is empty
+    tensors = {
+        "mid_o": partials,
+        "out": torch.zeros(1, REDUCE_ROWS, subject.head_size, dtype=subject.dtype),
+        "v_signs": sign_tensor(subject.head_size),
+    }
+    made = launch.reduce_launch(subject.variant, **tensors, num_kv_splits=splits)
+    return Workload(made, tensors, REDUCE_ROWS * splits)
+
+
+METHODS: dict[str, Method] = {
+    # Whole workgroups of four waves; K and V are read, a slot is written.
+    "store": Method((8, 16), lambda subject: 2 * _vector_bytes(subject) + subject.layout.slot_bytes, _store),
+    # Whole workgroups of four waves; a vector is read and written.
+    "rotate": Method((8, 16), lambda subject: 2 * _vector_bytes(subject), _rotate),
+    # Whole tiles of 48 and of 64 tokens; a slot is read.
+    "decode": Method((192, 384), lambda subject: subject.layout.slot_bytes, _decode),
+    # Whole passes of a wave over the splits' maxima; a partial is read.
+    "reduce": Method((64, 128), lambda subject: 4 * (subject.head_size + PARTIAL_EXTRA), _reduce),
+}
+"""By the name of the kind."""

@@ -1,0 +1,138 @@
+"""What decode works on: a paged cache with the tokens of several requests, and the query tokens that see parts of it.
+
+Slots that no query may see are POISON bytes (their scales are NaN), and entries of the block table behind a request's
+last block name no block. Unless all values are Gaussian, queries that are padding are NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle
+
+import torch
+from torch import Tensor
+
+from octave_gen.formats.octave.layout import SlotLayout
+from octave_gen.reference.store import cache_store
+from octave_gen.verify.cases import DecodeCase
+from octave_gen.verify.inputs import POISON, gaussian, generator, signs
+from octave_gen.verify.subject import Subject
+
+_SPARE_BLOCKS = 2
+_NO_BLOCKS = (-1, 2**31 - 1, -(2**31))
+_DENORMAL = 2.0**-20
+_HUGE = 65504.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Dense tensors of one decode call. rows: (request, tokens seen) of each query; query [rows, heads, head]."""
+
+    query: Tensor
+    cache: Tensor
+    block_table: Tensor
+    rows: tuple[tuple[int, int], ...]
+    k_signs: Tensor
+    v_signs: Tensor
+
+    @property
+    def q_to_req(self) -> Tensor:
+        return torch.tensor([request for request, _ in self.rows], dtype=torch.int32)
+
+    @property
+    def q_to_klen(self) -> Tensor:
+        return torch.tensor([seen for _, seen in self.rows], dtype=torch.int32)
+
+    @property
+    def padding(self) -> Tensor:
+        """bool [rows]: queries that see nothing."""
+        requests = self.block_table.shape[0]
+        return torch.tensor([not (0 <= request < requests and seen > 0) for request, seen in self.rows])
+
+
+def make_batch(subject: Subject, case: DecodeCase, seed: int) -> Batch:
+    """The inputs of a case, before they are placed in memory."""
+    rows = query_rows(case.lengths, subject.query_group, case.rows)
+    table, cache = _paged(case, subject.layout, seed)
+    k_signs, v_signs = (signs(seed, role, subject.head_size, case.signs) for role in ("k_signs", "v_signs"))
+    for request, length in enumerate(case.lengths):
+        key, value = _tokens(case, subject, seed, request, length)
+        slots = _slots_of(table, request, length, case.block_size)
+        cache_store(key, value, cache, slots, subject.layout, k_signs, v_signs)
+        if case.values == "poison" and request % 2 == 0:
+            seen = [tokens for row, tokens in rows if row == request and tokens > 0]
+            hidden = slots[min(seen, default=0) :]
+            cache[hidden // case.block_size, :, hidden % case.block_size] = POISON
+    batch = Batch(_queries(case, subject, seed, rows), cache, table, rows, k_signs, v_signs)
+    if case.values != "gaussian":
+        batch.query[batch.padding] = torch.nan
+    return batch
+
+
+def query_rows(lengths: Sequence[int], query_group: int, rows: str) -> tuple[tuple[int, int], ...]:
+    """(request, tokens seen) of each query token; see :class:`DecodeCase`. A request that is too short for all of its
+    query tokens has padding first."""
+    if rows == "grouped":
+        return tuple((r, length - query_group + 1 + i) for r, length in enumerate(lengths) for i in range(query_group))
+    padding = cycle([(-1, 5), (len(lengths), 3), (0, 0), (0, -4)])
+    found: list[tuple[int, int]] = []
+    for request, length in enumerate(lengths):
+        after = (request + 1) % len(lengths)
+        shorter = length // 2 if request % 2 else length - 2
+        found += [(request, length), (request, shorter), (after, lengths[after]), next(padding)]
+    return (*found, (0, lengths[0]))
+
+
+def _paged(case: DecodeCase, layout: SlotLayout, seed: int) -> tuple[Tensor, Tensor]:
+    """The block table, int32 [requests, blocks + 1], and a cache of POISON; blocks are in random order."""
+    needed = [-(-length // case.block_size) for length in case.lengths]
+    blocks = torch.randperm(sum(needed) + _SPARE_BLOCKS, generator=generator(seed, "blocks")).to(torch.int32)
+    table = torch.zeros(len(needed), max(needed) + 1, dtype=torch.int32)
+    start = 0
+    for request, count in enumerate(needed):
+        table[request] = _NO_BLOCKS[request % len(_NO_BLOCKS)]
+        table[request, :count] = blocks[start : start + count]
+        start += count
+    shape = (len(blocks), case.kv_heads, case.block_size, layout.slot_bytes)
+    return table, torch.full(shape, POISON, dtype=torch.uint8)
+
+
+def _slots_of(table: Tensor, request: int, length: int, block_size: int) -> Tensor:
+    token = torch.arange(length)
+    return table[request, token // block_size].long() * block_size + token % block_size
+
+
+def _tokens(case: DecodeCase, subject: Subject, seed: int, request: int, length: int) -> tuple[Tensor, Tensor]:
+    """Key and value [length, kv_heads, head]. Edges, by request: zero and denormal tokens; 65504 in K and V; 65504 in
+    every other V; 65504 in a K now and then."""
+    shape = (length, case.kv_heads, subject.head_size)
+    key, value = (gaussian(seed, f"{role} {request}", shape, subject.dtype) for role in ("key", "value"))
+    if case.values == "edges":
+        kind = request % 4
+        if kind == 0:
+            for x in (key, value):
+                x[0::5] = 0.0
+                x[1::5] *= _DENORMAL
+        elif kind == 1:
+            key.fill_(_HUGE)
+            value.fill_(-_HUGE)
+        elif kind == 2:
+            value[::2] = value[::2].sign() * _HUGE
+        else:
+            key[::7] = _HUGE
+    return key, value
+
+
+def _queries(case: DecodeCase, subject: Subject, seed: int, rows: Sequence[tuple[int, int]]) -> Tensor:
+    """[rows, heads, head]. Edges: heads in turn Gaussian, zero, denormal, 65504; NaN in the first row's first head, Inf
+    in the last row's last one."""
+    query = gaussian(seed, "query", (len(rows), case.kv_heads * subject.gqa_group, subject.head_size), subject.dtype)
+    if case.values == "edges":
+        for row in range(len(rows)):
+            query[row, (1 + row) % 4 :: 4] = 0.0
+            query[row, (2 + row) % 4 :: 4] *= _DENORMAL
+            query[row, (3 + row) % 4 :: 4] = _HUGE
+        query[0, 0, 3] = torch.nan
+        query[-1, -1, -1] = torch.inf
+    return query

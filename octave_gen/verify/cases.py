@@ -1,0 +1,192 @@
+"""The launches that a variant is checked with, as data: written, read back and made smaller field by field.
+
+memory: ``dense``; ``strided`` (holes, odd strides, several tensors in one buffer); ``far`` (strides that reach beyond
+2**31 and 4 GiB). values: ``gaussian`` (N(0, 1)); ``edges`` (zero, denormal, 65504, non-finite); ``poison`` (gaussian,
+and what a shorter query of a group may not see is 0xFF bytes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from octave_gen.errors import OctaveError, did_you_mean, wrong_request
+
+AnyCase = TypeVar("AnyCase", bound="Case")
+
+
+def _number(default: int, least: int = 1, plain: int | None = None) -> Any:
+    """A field from ``least`` on; nothing smaller than ``plain`` is any simpler."""
+    return field(default=default, metadata={"least": least, "plain": least if plain is None else plain})
+
+
+def _word(*choices: str) -> Any:
+    """A field with these values; the first is the default and the plainest."""
+    return field(default=choices[0], metadata={"choices": choices})
+
+
+@dataclass(frozen=True)
+class Case:
+    """One launch (for decode with the reduce behind it)."""
+
+    def __str__(self) -> str:
+        """``tokens=9 heads=2 …``: every field, as :func:`parse` reads it."""
+        return " ".join(f"{f.name}={_text(getattr(self, f.name))}" for f in fields(self))
+
+
+@dataclass(frozen=True)
+class StoreCase(Case):
+    """``skipped``: of five tokens how many are not stored. ``signs``: the format's own, or random words."""
+
+    tokens: int = _number(37)
+    heads: int = _number(2)
+    block_size: int = _number(16, plain=16)
+    skipped: int = _number(0, 0)
+    signs: str = _word("own", "random")
+    memory: str = _word("dense", "strided", "far")
+    values: str = _word("gaussian", "edges")
+
+
+@dataclass(frozen=True)
+class RotateCase(Case):
+    """``inverse`` and ``k_layout``: 0 or 1."""
+
+    tokens: int = _number(9)
+    heads: int = _number(3)
+    k_layout: int = _number(0, 0)
+    inverse: int = _number(0, 0)
+    signs: str = _word("own", "random")
+    memory: str = _word("dense", "strided", "far")
+    values: str = _word("gaussian", "edges")
+
+
+@dataclass(frozen=True)
+class DecodeCase(Case):
+    """``lengths``: tokens of each request.
+
+    ``rows``: ``grouped``, every request with as many query tokens as the kernel takes at once, the last of which sees
+    all tokens; ``mixed``, neighbours of several requests and padding, and a last group that is not full.
+    """
+
+    lengths: tuple[int, ...] = (17,)
+    splits: int = _number(1)
+    block_size: int = _number(16, plain=16)
+    kv_heads: int = _number(1)
+    rows: str = _word("grouped", "mixed")
+    signs: str = _word("own", "random")
+    memory: str = _word("dense", "strided", "far")
+    values: str = _word("gaussian", "poison", "edges")
+
+
+@dataclass(frozen=True)
+class ReduceCase(Case):
+    """Synthetic partials; ``empty``: of five splits how many hold no token (their outputs are NaN)."""
+
+    queries: int = _number(4)
+    heads: int = _number(5)
+    splits: int = _number(7)
+    empty: int = _number(2, 0)
+    signs: str = _word("own", "random")
+    memory: str = _word("dense", "strided", "far")
+
+
+KINDS: dict[str, type[Case]] = {"store": StoreCase, "rotate": RotateCase, "decode": DecodeCase, "reduce": ReduceCase}
+
+FULL: dict[str, tuple[Case, ...]] = {
+    "store": (
+        StoreCase(tokens=37, skipped=1, values="edges"),
+        StoreCase(tokens=23, block_size=1568, skipped=1, signs="random", memory="strided"),
+        StoreCase(tokens=19, skipped=1, memory="far", values="edges"),
+    ),
+    "rotate": (
+        *(RotateCase(k_layout=k, inverse=i, values="edges") for k in (0, 1) for i in (0, 1)),
+        *(RotateCase(k_layout=k, inverse=1 - k, signs="random", memory="strided") for k in (0, 1)),
+        *(RotateCase(k_layout=k, inverse=k, memory="far") for k in (0, 1)),
+    ),
+    "decode": (
+        DecodeCase(lengths=(0, 1, 15, 16, 17, 100, 257), splits=3, kv_heads=2),
+        DecodeCase(
+            lengths=(100, 17, 257), block_size=1568, rows="mixed", signs="random", memory="strided", values="poison"
+        ),
+        DecodeCase(lengths=(17, 1, 100, 16), splits=20, kv_heads=2, memory="far", values="edges"),
+    ),
+    "reduce": (
+        ReduceCase(splits=1, empty=1),
+        ReduceCase(splits=7, memory="strided"),
+        ReduceCase(splits=70, signs="random"),
+        ReduceCase(splits=3, memory="far"),
+    ),
+}
+QUICK: dict[str, tuple[Case, ...]] = {
+    "store": (StoreCase(tokens=37, skipped=1, memory="strided", values="edges"),),
+    "rotate": (RotateCase(k_layout=0, values="edges"), RotateCase(k_layout=1, inverse=1, memory="strided")),
+    "decode": (DecodeCase(lengths=(0, 1, 17, 70), splits=3, memory="strided", values="poison"),),
+    "reduce": (ReduceCase(splits=7, memory="strided"),),
+}
+
+
+def parse(kind: str, text: str) -> Case:
+    """The case that ``str(case)`` writes; fields that it leaves out have their defaults.
+
+    Raises OctaveError for an unknown field and for a value that it cannot have.
+    """
+    known = {f.name: f for f in fields(KINDS[kind])}
+    values: dict[str, Any] = {}
+    for part in text.split():
+        name, _, value = part.partition("=")
+        if name not in known:
+            raise _wrong(f"a {kind} case has no {name!r}{did_you_mean(name, list(known))}; it has {', '.join(known)}")
+        values[name] = _value(known[name], value)
+    return KINDS[kind](**values)
+
+
+def smaller(case: AnyCase) -> Iterator[AnyCase]:
+    """Cases that differ from ``case`` in one field, which is smaller or plainer; the boldest steps first."""
+    for f in fields(case):
+        value = getattr(case, f.name)
+        steps: Iterator[object]
+        if isinstance(value, tuple):
+            steps = _smaller_tuples(value)
+        elif isinstance(value, int):
+            steps = _smaller_numbers(value, f.metadata["plain"])
+        else:
+            steps = iter(f.metadata["choices"][: f.metadata["choices"].index(value)])
+        for step in steps:
+            yield replace(case, **{f.name: step})
+
+
+def _smaller_numbers(value: int, plain: int) -> Iterator[int]:
+    yield from sorted({n for n in (plain, value // 4, value // 2, value - 1) if plain <= n < value})
+
+
+def _smaller_tuples(value: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    if len(value) > 1:
+        yield from ((item,) for item in value)
+        yield from (value[:i] + value[i + 1 :] for i in range(len(value)))
+    for i, item in enumerate(value):
+        for less in _smaller_numbers(item, 0):
+            yield (*value[:i], less, *value[i + 1 :])
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _value(f: Field[Any], text: str) -> object:
+    if "choices" in f.metadata:
+        if text not in f.metadata["choices"]:
+            raise _wrong(f"{f.name} is {text!r}, not {' or '.join(f.metadata['choices'])}")
+        return text
+    numbers = text.split(",")
+    if not all(number.isascii() and number.isdecimal() and len(number) < 8 for number in numbers):
+        raise _wrong(f"{f.name} is {text!r}, no number of this size")
+    if isinstance(f.default, tuple):
+        return tuple(map(int, numbers))
+    if len(numbers) > 1 or int(text) < f.metadata["least"]:
+        raise _wrong(f"{f.name} is {text}, not one number from {f.metadata['least']}")
+    return int(text)
+
+
+def _wrong(what: str) -> OctaveError:
+    return wrong_request(what, where="case", hint="`octave-gen verify` prints a failing case as it is written here")

@@ -1,0 +1,330 @@
+"""Wrong kernels: textual edits of the project's own templates, each a mistake that someone could make.
+
+An edit replaces ``before``, which occurs once in the file, by ``after``. It is checked on one unit of the shipped
+specs, the cheapest that can show it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STORE_K3V3 = "store_octave_k3v3_h128r64_portable"
+STORE_K3V4 = "store_octave_k3v4_h128r64_portable"
+ROTATE = "rotate_h128_portable"
+REDUCE = "reduce_h128_portable"
+DECODE = "decode_octave_k3v3_h128r64_g4_q4_portable"
+DECODE_ONE = "decode_octave_k3v4_h128r64_g4_q1_portable"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``file`` is relative to ``templates/``; ``unit`` is the unit's name without the arch. ``slow``: not in the quick
+    dozen."""
+
+    name: str
+    file: str
+    before: str
+    after: str
+    unit: str
+    arch: str = "gfx942"
+    slow: bool = True
+
+
+ENCODER = "include/octave/encoder.h"
+STORE_H = "include/octave/store.h"
+VECTOR = "include/octave/vector.h"
+LANES = "include/octave/lanes.h"
+CODEBOOK = "include/octave/codebook.h"
+ROTATE_H = "include/octave/rotate.h"
+REDUCE_H = "include/octave/reduce.h"
+DECODE_H = "include/octave/decode_portable.h"
+REDUCE_TEMPLATE = "hip/reduce_portable.hip.j2"
+
+MUTANTS: tuple[Mutant, ...] = (
+    # store: codes and scales
+    Mutant("threshold taken as reached", ENCODER, "y > thresholds[i]", "y >= thresholds[i]", STORE_K3V3),
+    Mutant("least rms too large", ENCODER, "1e-12f", "1e-4f", STORE_K3V3, "gfx1100"),
+    Mutant(
+        "saturation dropped",
+        ENCODER,
+        "scale < kMaxHalf ? scale : kMaxHalf",
+        "scale",
+        STORE_K3V3,
+        slow=False,
+    ),
+    Mutant("non-finite input not caught", ENCODER, "if (!(sum_of_squares < kInfinity))", "if (false)", STORE_K3V4),
+    Mutant(
+        "zero vector divides by zero",
+        ENCODER,
+        "dot > 0.0f ? sum_of_squares / dot * Format::kLutOne : 0.0f",
+        "sum_of_squares / dot * Format::kLutOne",
+        STORE_K3V4,
+        "gfx1100",
+    ),
+    Mutant(
+        "plane shift of the low plane reversed", ENCODER, "<< (2 * quad)", "<< (6 - 2 * quad)", STORE_K3V3, "gfx1100"
+    ),
+    Mutant(
+        "bit of the high plane in the neighbour's place",
+        ENCODER,
+        "0x01010101u) << quad",
+        "0x01010101u) << (quad ^ 1)",
+        STORE_K3V3,
+    ),
+    # store: addresses
+    Mutant("skipped slot -1 stored", STORE_H, "if (index < 0) return;", "", STORE_K3V3, slow=False),
+    Mutant("one token too many", STORE_H, "token >= num_tokens", "token > num_tokens", STORE_K3V3, "gfx1100"),
+    Mutant(
+        "block size taken as 16",
+        STORE_H,
+        "index / block_size * cache_block_stride",
+        "index / 16 * cache_block_stride",
+        STORE_K3V3,
+    ),
+    Mutant(
+        "wrong row formula",
+        STORE_H,
+        "index % block_size * cache_row_stride",
+        "index / block_size * cache_row_stride",
+        STORE_K3V3,
+        "gfx1100",
+        slow=False,
+    ),
+    Mutant("wrong head stride", STORE_H, "head * cache_head_stride +", "head * cache_row_stride +", STORE_K3V4),
+    Mutant(
+        "32-bit slot offset",
+        STORE_H,
+        "      index / block_size * cache_block_stride + head",
+        "      static_cast<int32_t>(index / block_size * cache_block_stride) + head",
+        STORE_K3V3,
+    ),
+    Mutant(
+        "padding of the slot not zeroed",
+        STORE_H,
+        "i < kWords; i += kWaveSize) slot[i] = 0;",
+        "i < 0; i += kWaveSize) slot[i] = 0;",
+        STORE_K3V3,
+    ),
+    Mutant(
+        "V rotated with K's signs",
+        STORE_H,
+        "rotate_forward<Format::kHeadSize>(v_signs",
+        "rotate_forward<Format::kHeadSize>(k_signs",
+        STORE_K3V3,
+    ),
+    Mutant(
+        "V scale in K's place",
+        STORE_H,
+        "+ Format::kVScaleOffset / 2",
+        "+ Format::kKScaleOffset / 2",
+        STORE_K3V3,
+        slow=False,
+    ),
+    # vectors and lanes
+    Mutant(
+        "butterfly stage left out",
+        VECTOR,
+        "if constexpr (kLanes > 8) hadamard_lane_stage<8>(x);",
+        "",
+        ROTATE,
+        slow=False,
+    ),
+    Mutant("wrong sign of a butterfly", VECTOR, "x[i + h] = a - b;", "x[i + h] = b - a;", ROTATE, "gfx1100"),
+    Mutant("signs of the wrong dim", VECTOR, "signs[dim / 32] >> (dim % 32)", "signs[dim / 32] >> (dim % 16)", ROTATE),
+    Mutant("wrong lane exchange", LANES, "kRowXor4 = 0x164", "kRowXor4 = 0x165", ROTATE, "gfx1100", slow=False),
+    Mutant("rows exchanged at distance 8", LANES, "(16 << 10) | 0x1F", "(8 << 10) | 0x1F", REDUCE),
+    Mutant(
+        "reduction without its last stage",
+        LANES,
+        "if constexpr (kLanes > 16) value = combine(value, lane_xor<16>(value));",
+        "",
+        STORE_K3V3,
+    ),
+    # rotate
+    Mutant(
+        "K rotated in blocks of 32", ROTATE_H, "rotate_vector<64>(signs", "rotate_vector<32>(signs", ROTATE, "gfx1100"
+    ),
+    Mutant(
+        "inverse rotates forward",
+        ROTATE_H,
+        "rotate_inverse<kDims>(signs, x)",
+        "rotate_forward<kDims>(signs, x)",
+        ROTATE,
+    ),
+    # decode: tokens
+    Mutant(
+        "tail mask dropped",
+        DECODE_H,
+        "visible = min(visible, count);",
+        "visible = Tile::kTokens;",
+        DECODE_ONE,
+        "gfx1100",
+        slow=False,
+    ),
+    Mutant(
+        "probability of an unseen token not masked",
+        DECODE_H,
+        "const bool seen = token < visible;",
+        "const bool seen = true;",
+        DECODE,
+    ),
+    Mutant(
+        "last token of a split twice",
+        DECODE_H,
+        "visible = min(visible, count);",
+        "visible = min(visible, count + 1);",
+        DECODE,
+        "gfx1100",
+    ),
+    Mutant(
+        "a future token seen",
+        DECODE_H,
+        "uniform(shared.length[q]) - tile : 0",
+        "uniform(shared.length[q]) - tile + 1 : 0",
+        DECODE,
+    ),
+    Mutant(
+        "off by one in the split's begin",
+        DECODE_H,
+        "const int begin = split * per_split < length ? static_cast<int>(split * per_split) : length;",
+        "const int begin = split * per_split < length ? static_cast<int>(split * per_split + (split > 0)) : length;",
+        DECODE_ONE,
+        slow=False,
+    ),
+    Mutant(
+        "off by one in the tile's end",
+        DECODE_H,
+        "for (int token = group; token < count;",
+        "for (int token = group; token < count - 1;",
+        DECODE_ONE,
+        "gfx1100",
+    ),
+    Mutant("tokens past the end located", DECODE_H, "tile + min(i, count - 1)", "tile + i", DECODE_ONE),
+    Mutant(
+        "query that attends to nothing not skipped",
+        DECODE_H,
+        "request >= 0 && request < num_requests && length > 0",
+        "request >= 0 && length > 0",
+        DECODE,
+    ),
+    # decode: addresses
+    Mutant(
+        "block size of decode taken as 16", DECODE_H, "blocks[token / block_size]", "blocks[token / 16]", DECODE_ONE
+    ),
+    Mutant(
+        "32-bit cache offset",
+        DECODE_H,
+        "block * block_stride + token",
+        "static_cast<int32_t>(block * block_stride) + token",
+        DECODE_ONE,
+        "gfx1100",
+    ),
+    Mutant("wrong kv head stride", DECODE_H, "kv_head * cache_head_stride", "kv_head * cache_row_stride", DECODE),
+    Mutant(
+        "K scale of another block",
+        DECODE_H,
+        "Format::kKScaleOffset + dim / Format::kKBlockSize * 2",
+        "Format::kKScaleOffset",
+        DECODE_ONE,
+        slow=False,
+    ),
+    Mutant("wrong plane shift", DECODE_H, "rest / 16 % 2 * 4", "rest / 16 % 2 * 2", DECODE, "gfx1100"),
+    Mutant(
+        "wrong row formula of the partials",
+        DECODE_H,
+        "mid_o[query * token_stride + row % Config::kGqaGroup * head_stride",
+        "mid_o[query * token_stride + row / Config::kQueryGroup * head_stride",
+        DECODE,
+    ),
+    # decode: arithmetic
+    Mutant(
+        "int8 values read as unsigned",
+        CODEBOOK,
+        "static_cast<int8_t>(values >> (8 * i))",
+        "static_cast<uint8_t>(values >> (8 * i))",
+        DECODE_ONE,
+        "gfx1100",
+    ),
+    Mutant(
+        "stale value scale",
+        DECODE_H,
+        "shared.value_scale[i] = static_cast<float>(scale)",
+        "if (tile % (2 * Tile::kTokens) == 0) shared.value_scale[i] = static_cast<float>(scale)",
+        DECODE_ONE,
+        slow=False,
+    ),
+    Mutant(
+        "missing rescale of the outputs",
+        DECODE_H,
+        "out[row + r][i] *= rescale[r]",
+        "out[row + r][i] *= rescale[r] * 0.0f + 1.0f",
+        DECODE_ONE,
+    ),
+    Mutant(
+        "missing rescale of the sum",
+        DECODE_H,
+        "__builtin_fmaf(shared.sum[row], rescale, sum)",
+        "shared.sum[row] + sum",
+        DECODE_ONE,
+        "gfx1100",
+    ),
+    Mutant(
+        "infinite maxima subtracted",
+        DECODE_H,
+        "maximum == before ? 1.0f : exp2(before - maximum)",
+        "exp2(before - maximum)",
+        DECODE,
+    ),
+    Mutant("query code of 126", DECODE_H, "largest / 127.0f * unit", "largest / 126.0f * unit", DECODE),
+    Mutant(
+        "a group of lanes not merged",
+        DECODE_H,
+        "g < Tile::kValueGroups; ++g",
+        "g < Tile::kValueGroups - 1; ++g",
+        DECODE_ONE,
+    ),
+    # decode: barriers
+    Mutant(
+        "missing barrier before the softmax",
+        DECODE_H,
+        "      score_tile<Format>(head_cache, shared);\n      workgroup_barrier();",
+        "      score_tile<Format>(head_cache, shared);",
+        DECODE_ONE,
+        slow=False,
+    ),
+    Mutant(
+        "missing barrier before the outputs",
+        DECODE_H,
+        "      workgroup_barrier();\n      accumulate_tile",
+        "      accumulate_tile",
+        DECODE,
+    ),
+    Mutant(
+        "missing barrier before the next tile",
+        DECODE_H,
+        "      workgroup_barrier();\n      locate_tile",
+        "      locate_tile",
+        DECODE_ONE,
+        "gfx1100",
+    ),
+    # reduce
+    Mutant("outputs of an empty split used", REDUCE_H, "if (split_sum == 0.0f) continue;", "", REDUCE),
+    Mutant(
+        "last split left out",
+        REDUCE_H,
+        "split < num_kv_splits; ++split",
+        "split < num_kv_splits - 1; ++split",
+        REDUCE,
+        slow=False,
+    ),
+    Mutant("padding row not zeroed", REDUCE_H, "if (sum == 0.0f) {", "if (false) {", REDUCE, "gfx1100"),
+    Mutant("one head too many", REDUCE_H, "head >= num_heads", "head > num_heads", REDUCE, "gfx1100"),
+    Mutant(
+        "wrong weight of a split",
+        REDUCE_H,
+        "exp2(partial[kHeadSize] - maximum)",
+        "exp2(maximum - partial[kHeadSize])",
+        REDUCE,
+    ),
+    Mutant("workgroups taken as twice as wide", REDUCE_TEMPLATE, "Config::kWaves", "2 * Config::kWaves", REDUCE),
+)

@@ -1,0 +1,59 @@
+"""Every mutant of the kernels is caught by the checks, and the kernels that they are made of pass the same checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from mutants import MUTANTS, Mutant
+from workbench import Finding, Workbench, check_all
+
+DOZEN = [mutant for mutant in MUTANTS if not mutant.slow]
+UNITS = sorted({(mutant.unit, mutant.arch) for mutant in MUTANTS})
+
+
+def first_finding(bench: Workbench, mutant: Mutant) -> Finding | None:
+    templates = bench.edited(mutant.file, mutant.before, mutant.after)
+    built = bench.build(f"{mutant.unit}_{mutant.arch}", templates)
+    return next(check_all(built, bench.merge_for(mutant.unit, mutant.arch), ("quick", "full")), None)
+
+
+def name_of(mutant: Mutant) -> str:
+    return mutant.name.replace(" ", "_")
+
+
+@pytest.mark.parametrize("mutant", DOZEN, ids=name_of)
+def test_a_dozen_mutants_are_caught(bench: Workbench, mutant: Mutant) -> None:
+    assert first_finding(bench, mutant) is not None
+
+
+@pytest.mark.parametrize(("unit", "arch"), sorted({(mutant.unit, mutant.arch) for mutant in DOZEN}))
+def test_the_kernels_of_the_dozen_pass(bench: Workbench, unit: str, arch: str) -> None:
+    assert list(check_all(bench.build(f"{unit}_{arch}"), bench.merge_for(unit, arch), ("quick",))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS, ids=name_of)
+def test_every_mutant_is_caught(
+    bench: Workbench, mutant: Mutant, record_property: Callable[[str, object], None]
+) -> None:
+    finding = first_finding(bench, mutant)
+    assert finding is not None
+    record_property(
+        "caught", (mutant.name, f"{mutant.unit}_{mutant.arch}", f"{finding.set} [{finding.case}] {finding.problem}")
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("unit", "arch"), UNITS)
+def test_the_kernels_of_the_mutants_pass(bench: Workbench, unit: str, arch: str) -> None:
+    built = bench.build(f"{unit}_{arch}")
+    assert list(check_all(built, bench.merge_for(unit, arch), ("quick", "full"))) == []
+
+
+def test_mutants_are_many_and_differ() -> None:
+    assert len(DOZEN) == 12
+    assert len(MUTANTS) >= 24
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert len({(mutant.file, mutant.after, mutant.before) for mutant in MUTANTS}) == len(MUTANTS)
+    assert {mutant.arch for mutant in DOZEN} == {"gfx942", "gfx1100"}
