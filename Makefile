@@ -10,16 +10,19 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SOURCES := templates/include/octave/*.h templates/host/*.h templates/host/*.cpp tests/mock_hip/*.cpp
 
-.PHONY: build test test-slow check generate lint format dist clean
+.PHONY: build test test-slow verify check generate lint format dist clean
 
 build: $(INSTALLED)
 	$(BIN)/octave-gen build --arch $(ARCH)
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 test-slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 -m slow
+
+verify: build
+	$(BIN)/octave-gen verify --arch $(ARCH)
 
 check: $(INSTALLED)
 	$(BIN)/octave-gen check
@@ -52,5 +55,5 @@ $(INSTALLED): pyproject.toml
 	@command -v $(CXX) >/dev/null || { echo "error: $(CXX) is missing; on Debian: apt-get install g++"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
-	$(BIN)/pip install --quiet --editable '.[test,lint]'
+	$(BIN)/pip install --quiet --editable '.[verify,test,lint]'
 	touch $@

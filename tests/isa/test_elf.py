@@ -18,8 +18,9 @@ from octave_gen.errors import OctaveError
 TEXT = """
 KERNEL(128) first(u32* out, u16 small, u64 wide) {
   SHARED u32 pad[100];
-  pad[thread()] = small;
-  out[thread()] = pad[thread()] + wide;
+  pad[thread() % 100] = small;
+  barrier();
+  out[thread()] = pad[(thread() + 1) % 100] + wide;
 }
 KERNEL(64) second(float* out) { out[thread()] = 1.0f; }
 """
@@ -38,7 +39,7 @@ def test_a_kernel_as_the_code_object_describes_it(arch: str, compile_kernels: Co
     explicit = [(a.offset, a.size, a.value_kind) for a in first.arguments if not a.hidden]
     assert explicit == [(0, 8, "global_buffer"), (8, 2, "by_value"), (16, 8, "by_value")]
     assert first.explicit_bytes == 24
-    assert loaded.instructions[first.entry].text.startswith("s_")
+    assert first.entry in loaded.instructions
     assert loaded.kernel_at(first.entry) == "first"
     assert loaded.kernel_at(first.entry + 4) == "first"
 
@@ -75,14 +76,16 @@ def test_no_such_kernel(compile_kernels: Compile) -> None:
 
 def test_truncated_anywhere(compile_kernels: Compile) -> None:
     data = compile_kernels("gfx1100", TEXT)
+    refused = []
     for size in [0, 1, 15, 63, 64, 100, 200, *range(256, len(data), 331)]:
         try:
             loaded = isa.load(data[:size])
         except OctaveError as error:
-            assert error.where == "load"
-            assert "\n" not in error.what
+            refused.append((error.where, "\n" in error.what))
         else:  # the section table lies at the end, and is not needed by all that is read
             assert loaded.image == isa.load(data).image
+    assert set(refused) == {("load", False)}
+    assert len(refused) > 10
 
 
 def test_damaged_bytes_never_leave_another_exception(compile_kernels: Compile) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from mutants import MUTANTS, Mutant
+from mutants import MUTANTS, ROTATE, Mutant
 from workbench import Finding, Workbench, check_all
+
+from octave_gen import isa
+from octave_gen.isa.faults import fault
 
 DOZEN = [mutant for mutant in MUTANTS if not mutant.slow]
 UNITS = sorted({(mutant.unit, mutant.arch) for mutant in MUTANTS})
@@ -49,6 +52,15 @@ def test_every_mutant_is_caught(
 def test_the_kernels_of_the_mutants_pass(bench: Workbench, unit: str, arch: str) -> None:
     built = bench.build(f"{unit}_{arch}")
     assert list(check_all(built, bench.merge_for(unit, arch), ("quick", "full"))) == []
+
+
+def test_what_the_interpreter_cannot_execute_is_no_catch(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise fault("internal", "kernel", 0, "s_nop", None, "IndexError")
+
+    monkeypatch.setattr(isa, "execute", fail)
+    with pytest.raises(AssertionError, match="the interpreter failed"):
+        list(check_all(bench.build(f"{ROTATE}_gfx942"), None, ("quick",)))
 
 
 def test_mutants_are_many_and_differ() -> None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from mutants import REDUCE
+from torch import Tensor
 
-from octave_gen import __version__, paths, plan, spec
+from octave_gen import __version__, isa, paths, plan, spec
 from octave_gen.build import compile, render, toolchain
 from octave_gen.build.records import unit_records
 from octave_gen.build.toolchain import DeviceCompiler
+from octave_gen.errors import OctaveError
+from octave_gen.isa.faults import Place
 from octave_gen.plan import Unit
+from octave_gen.runtime.launch import Launch
 from octave_gen.runtime.library import LoadedVariant, variants_of
 from octave_gen.verify import checks
 from octave_gen.verify.cases import FULL, QUICK, Case
+from octave_gen.verify.executor import Interpreter
 from octave_gen.verify.operators import Interpreted
 from octave_gen.verify.subject import Subject, subjects
 
@@ -101,6 +106,20 @@ def _arch(unit: Unit) -> str:
     return unit.first.arch.name
 
 
+class Judge(Interpreter):
+    """The interpreter, which must be able to execute what it is given: a kernel that it cannot is not a wrong one."""
+
+    def run(
+        self, code_object: isa.CodeObject, launch: Launch, tensors: Mapping[str, Tensor], outputs: Collection[str]
+    ) -> isa.Counters:
+        try:
+            return super().run(code_object, launch, tensors, outputs)
+        except OctaveError as error:
+            kind = error.where.kind if isinstance(error.where, Place) else "no fault"
+            assert kind not in ("internal", "unsupported", "no fault"), str(error)
+            raise
+
+
 def findings(subject: Subject, executor: Interpreted, sets: Sequence[str]) -> Iterator[Finding]:
     """What the checks of ``sets`` find wrong with a variant, case by case."""
     for chosen in sets:
@@ -114,7 +133,7 @@ def check_all(built: Built, merge: Built | None, sets: Sequence[str]) -> Iterato
     """What the checks find wrong with each variant of a unit; ``merge``: the reduce unit that decode needs."""
     together = [built, *([merge] if merge is not None else [])]
     code_objects = {variant.symbol: unit.code_object for unit in together for variant in unit.variants}
-    executor = Interpreted(code_objects)
+    executor = Interpreted(code_objects, Judge())
     everything = [variant for unit in together for variant in unit.variants]
     own = {variant.symbol for variant in built.variants}
     for subject in subjects(everything):
