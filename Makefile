@@ -44,8 +44,8 @@ format: $(INSTALLED)
 dist: $(INSTALLED)
 	$(BIN)/python -m build --outdir dist .
 
-clean: $(INSTALLED)
-	$(BIN)/octave-gen clean
+clean:
+	if [ -x $(BIN)/octave-gen ]; then $(BIN)/octave-gen clean; fi
 	rm -rf dist
 
 # torch first and pinned: asked for as a mere dependency, pip may choose a CUDA build of several GB.

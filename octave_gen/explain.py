@@ -12,9 +12,8 @@ from octave_gen import arch as archs
 from octave_gen.errors import did_you_mean
 from octave_gen.formats import CACHE_DTYPES, FAMILIES, family_of
 from octave_gen.kernels import KINDS
-from octave_gen.kernels.base import SCALARS, KernelKind, Shape
+from octave_gen.kernels.base import MAX_GROUP, SCALARS, KernelKind, Shape
 from octave_gen.plan import Variant
-from octave_gen.spec.fields import MAX_GROUP
 
 SCHEME: Final = "<kind>_<dtype>_h<head>r<rotary>_g<group>_q<query group>_<f16|bf16>_<tier>_<arch>"
 NEAREST: Final = 3
@@ -160,10 +159,11 @@ def _refused_by_tier(parts: _Name, kind: KernelKind) -> Iterator[str]:
     elif chip is not None and parts.tier not in chip.tiers:
         yield f"{chip.name} offers no tier {parts.tier!r}; tiers: {', '.join(chip.tiers)}"
     elif chip is not None and not any(True for _ in _wrong_parts(parts, kind)):
-        family = CACHE_DTYPES[parts.cache_dtype].family if parts.cache_dtype in CACHE_DTYPES else next(iter(FAMILIES))
-        reason = tiers[parts.tier].refuse(parts.shape(family), chip)
-        if reason:
-            yield reason
+        dtype = CACHE_DTYPES.get(parts.cache_dtype or "")
+        families = (dtype.family,) if dtype else tuple(FAMILIES)
+        reasons = [tiers[parts.tier].refuse(parts.shape(family), chip) for family in families]
+        if all(reasons):
+            yield from dict.fromkeys(str(reason) for reason in reasons)
 
 
 def _given(parts: _Name, planned: Sequence[Variant]) -> str:

@@ -76,7 +76,7 @@ def _shapes(spec: Spec, kind: KernelKind) -> Iterable[Shape]:
         yield replace(base, **dict(zip(kind.fields, chosen, strict=True)))  # type: ignore[arg-type]
 
 
-def _rule(spec: Spec, kind: KernelKind, shape: Shape, arch: Arch) -> BudgetRule:
+def _rule(spec: Spec, kind: KernelKind, shape: Shape, arch: Arch, tier: Tier) -> BudgetRule:
     def selects(rule: BudgetRule) -> bool:
         return (
             rule.kernel == kind.name
@@ -84,12 +84,15 @@ def _rule(spec: Spec, kind: KernelKind, shape: Shape, arch: Arch) -> BudgetRule:
             and (not rule.cache_dtypes or shape.cache_dtype in rule.cache_dtypes)
             and (not rule.gqa_groups or shape.gqa_group in rule.gqa_groups)
             and (not rule.query_groups or shape.query_group in rule.query_groups)
+            and (not rule.tiers or tier.name in rule.tiers)
         )
 
     rules = [rule for rule in spec.budgets if selects(rule)]
     what = f"{kind.name} on {arch.name}" + (f" for {shape.cache_dtype}" if shape.cache_dtype else "")
     if shape.gqa_group is not None:
         what += f" with gqa_group {shape.gqa_group}, query_group {shape.query_group}"
+    if len(kind.tiers_on(arch)) > 1:
+        what += f" in the {tier.name} tier"
     if len(rules) != 1:
         problem = "no budget covers" if not rules else f"{len(rules)} budgets cover"
         raise wrong_request(f"{problem} {what}", where=spec.source, hint="exactly one [[budget]] must select a variant")
@@ -97,6 +100,13 @@ def _rule(spec: Spec, kind: KernelKind, shape: Shape, arch: Arch) -> BudgetRule:
 
 
 def _merge(known: Variant, new: Variant) -> Variant:
+    if known.shape != new.shape:
+        families = dict.fromkeys((known.shape.family, new.shape.family))
+        raise wrong_request(
+            f"{known.name} would be two kernels: of the families {' and '.join(families)}",
+            where=", ".join((*known.specs, *new.specs)),
+            hint="build these specs apart, each with an --out of its own",
+        )
     if (known.budget, known.counted) != (new.budget, new.counted):
         raise wrong_request(
             f"{known.name} is asked for with two budgets",
@@ -124,14 +134,14 @@ def variants(specs: Iterable[Spec], arch_names: Sequence[str] = ()) -> list[Vari
             if arch_names and arch_name not in arch_names:
                 continue
             chip = archs.get(arch_name)
-            tiers = [tier for tier in kind.tiers if tier.name in chip.tiers]
+            tiers = kind.tiers_on(chip)
             for shape in _shapes(spec, kind):
                 reasons = {tier.name: tier.refuse(shape, chip) for tier in tiers}
                 if all(reasons.values()):
                     missing.append(f"{spec.source}: {kind.name} on {arch_name}: " + _why(reasons))
                 for tier in tiers:
                     if reasons[tier.name] is None:
-                        rule = _rule(spec, kind, shape, chip)
+                        rule = _rule(spec, kind, shape, chip, tier)
                         new = Variant(kind, shape, tier, chip, rule.budget, (spec.source,), rule.counted)
                         found[new.name] = _merge(found[new.name], new) if new.name in found else new
     if missing:

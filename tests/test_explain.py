@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from octave_gen import plan, spec
+from octave_gen.arch import Arch
 from octave_gen.explain import explain
+from octave_gen.formats import FAMILIES
+from octave_gen.kernels import KINDS
+from octave_gen.kernels.base import Shape
 from octave_gen.plan import Variant
 
 NAME = "decode_octave_k3v3_h256r64_g6_q4_f16_portable_gfx942"
@@ -45,6 +51,24 @@ def test_the_part_that_does_not_exist_is_named(planned: list[Variant], name: str
     assert miss.hint is None
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError("; ".join(miss.reasons))
+
+
+def test_a_kernel_without_a_dtype_is_impossible_only_where_no_family_has_it(
+    planned: list[Variant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "rotate_h128_f16_portable_gfx942"
+    others = [variant for variant in planned if variant.name != name]
+    rotate = KINDS["rotate"]
+
+    def refuse(shape: Shape, arch: Arch) -> str | None:
+        return f"not {shape.family}" if shape.family in refused else None
+
+    monkeypatch.setitem(FAMILIES, "other", FAMILIES["octave"])
+    monkeypatch.setitem(KINDS, "rotate", replace(rotate, tiers=(replace(rotate.tiers[0], refuse=refuse),)))
+    refused = {"octave"}
+    assert "no spec asks for it" in explain(name, others).reasons[0]
+    refused = {"octave", "other"}
+    assert explain(name, others).reasons == ("not octave", "not other")
 
 
 def test_all_wrong_parts_are_named_at_once(planned: list[Variant]) -> None:

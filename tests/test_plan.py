@@ -184,6 +184,30 @@ def test_two_specs_must_agree_on_counts() -> None:
     assert plan.variants([make(budgets=counted), make(source="other.toml", budgets=counted)])
 
 
+def test_kernels_of_two_families_are_not_merged() -> None:
+    """The names of rotate and reduce carry no family."""
+    error = refusal([make(source="one.toml"), replace(make(source="two.toml"), family="other")])
+    assert error.what.endswith(" would be two kernels: of the families octave and other")
+    assert error.where == "one.toml, two.toml"
+
+
+def test_each_tier_gets_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode, chip = KINDS["decode"], ARCHS["gfx942"]
+    matrix = replace(decode.tiers[0], name="matrix")
+    monkeypatch.setitem(KINDS, "decode", replace(decode, tiers=(*decode.tiers, matrix)))
+    monkeypatch.setitem(ARCHS, "gfx942", replace(chip, tiers=("portable", "matrix")))
+    others = [BudgetRule(kind, "gfx942", BUDGET) for kind in KINDS if kind != "decode"]
+    portable = BudgetRule("decode", "gfx942", replace(BUDGET, vgprs=11), tiers=("portable",))
+    planned = plan.variants([make(budgets=(*others, portable, replace(portable, budget=BUDGET, tiers=("matrix",))))])
+    got = {v.tier.name: v.budget.vgprs for v in planned if v.kind.name == "decode"}
+    assert got == {"portable": 11, "matrix": 128}
+    shared = plan.variants([make(budgets=(*others, replace(portable, tiers=())))])
+    assert [v.budget.vgprs for v in shared if v.kind.name == "decode"] == [11, 11]
+    error = refusal([make(budgets=(*others, portable))])
+    what = "decode on gfx942 for octave_k3v4 with gqa_group 6, query_group 1 in the matrix tier"
+    assert error.what == f"no budget covers {what}"
+
+
 @pytest.mark.parametrize(
     ("arch", "message"),
     [

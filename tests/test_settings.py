@@ -66,6 +66,55 @@ def test_the_cache_follows_xdg(clean: pytest.MonkeyPatch) -> None:
     assert settings.read().cache_dir == Path("/fast/disk")
 
 
+@pytest.mark.parametrize("name", ["OCTAVE_CACHE_DIR", "XDG_CACHE_HOME", "ROCM_PATH"])
+def test_folders_are_absolute(name: str, clean: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clean.chdir(tmp_path)
+    clean.setenv(name, "some/folder")
+    found = settings.read()
+    folders = {
+        "OCTAVE_CACHE_DIR": (found.cache_dir, tmp_path / "some" / "folder"),
+        "XDG_CACHE_HOME": (found.cache_dir, tmp_path / "some" / "folder" / "octave-gen"),
+        "ROCM_PATH": (found.rocm_path, tmp_path / "some" / "folder"),
+    }
+    assert folders[name][0] == folders[name][1]
+
+
+@pytest.mark.parametrize("name", ["OCTAVE_CACHE_DIR", "XDG_CACHE_HOME", "ROCM_PATH"])
+def test_a_folder_that_cannot_be_found(name: str, clean: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    clean.chdir(gone)
+    gone.rmdir()
+    for value, reason in (("~nobody.here/x", "home directory"), ("relative", "No such file or directory")):
+        clean.setenv(name, value)
+        with pytest.raises(OctaveError, match=reason) as caught:
+            settings.read()
+        assert (caught.value.where, caught.value.exit_code) == (name, WRONG_REQUEST)
+        assert repr(value) in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("clang++ -O1", ("clang++", "-O1")),
+        ("'/opt/my tools/g++'  -m64 ", ("/opt/my tools/g++", "-m64")),
+        (" \t", ("g++",)),
+    ],
+)
+def test_the_words_of_the_host_compiler(text: str, command: tuple[str, ...], clean: pytest.MonkeyPatch) -> None:
+    clean.setenv("CXX", text)
+    assert settings.read().host_command == command
+
+
+@pytest.mark.parametrize("text", ['"x', "g++ 'x", "g++ \\"])
+def test_a_host_compiler_that_is_no_command(text: str, clean: pytest.MonkeyPatch) -> None:
+    clean.setenv("CXX", text)
+    found = settings.read()  # commands that compile nothing do not mind
+    with pytest.raises(OctaveError, match="is no command: no ") as caught:
+        _ = found.host_command
+    assert (caught.value.where, caught.value.exit_code) == ("CXX", WRONG_REQUEST)
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("1", 1), ("4096", 4096), ("1K", 1024), ("500M", 524_288_000), ("2G", 2_147_483_648), ("2g", 2_147_483_648)],
@@ -82,6 +131,13 @@ def test_what_is_no_size_is_refused_by_variable(text: str) -> None:
         settings.parse_size(text, "OCTAVE_CACHE_LIMIT")
     assert caught.value.exit_code == WRONG_REQUEST
     assert str(caught.value).startswith(f"OCTAVE_CACHE_LIMIT: {text!r} is no size\n  hint: write it as 500M")
+
+
+@pytest.mark.parametrize("unit", ["", "G"])
+def test_a_size_of_far_too_many_digits(unit: str) -> None:
+    assert settings.parse_size("9" * 18 + unit, "OCTAVE_CACHE_LIMIT") >= 10**18 - 1
+    with pytest.raises(OctaveError, match=r"'9{18}\.\.\.' is no size"):
+        settings.parse_size("9" * 5000 + unit, "OCTAVE_CACHE_LIMIT")
 
 
 @pytest.mark.parametrize(

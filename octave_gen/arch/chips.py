@@ -32,10 +32,12 @@ class Arch:
     Registers are counted per lane, LDS in bytes. ``lds_scope`` bytes are shared by the ``lds_simds`` SIMDs that one
     workgroup can run on (a CU on CDNA, a WGP on RDNA). ``unified_registers``: AGPRs come out of the VGPR file.
     ``max_sgprs`` is the largest count that a code object reports, VCC and the other reserved registers included.
+    ``elf_machine``: EF_AMDGPU_MACH in the flags of its code objects (LLVM, "User Guide for AMDGPU Backend").
     ``costs``: of the issue model, for one product with this chip.
     """
 
     name: str
+    elf_machine: int
     family: str
     product: str
     wave_size: int
@@ -69,6 +71,7 @@ ARCHS: dict[str, Arch] = {
     for arch in (
         Arch(
             name="gfx942",
+            elf_machine=0x4C,
             family="CDNA3",
             product="Instinct MI300",
             wave_size=64,
@@ -88,6 +91,7 @@ ARCHS: dict[str, Arch] = {
         ),
         Arch(
             name="gfx1100",
+            elf_machine=0x41,
             family="RDNA3",
             product="Radeon RX 7900",
             wave_size=32,

@@ -16,12 +16,6 @@ class TargetId:
     sramecc: bool | None = None
     xnack: bool | None = None
 
-    def runs(self, device: TargetId) -> bool:
-        """Whether a code object built for this id runs on ``device``: a feature that is not named fits any setting."""
-        return (
-            self.arch == device.arch and self.sramecc in (None, device.sramecc) and self.xnack in (None, device.xnack)
-        )
-
     def __str__(self) -> str:
         parts = [self.arch]
         parts += [

@@ -70,7 +70,7 @@ def assemble(
             "version": tools.device.version,
             "identity": tools.device.identity,
         },
-        host={"compiler": tools.host.version, "flags": [*link.COMPILE_FLAGS, *link.LINK_FLAGS]},
+        host={"compiler": tools.host.version, "flags": list(tools.host.flags)},
         bundle={"size": len(blob), "sha256": hashlib.sha256(blob).hexdigest()},
         library={
             "file": file_name(target.arch, library.data),

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 from octave_gen.build import files, locks
 from octave_gen.build.locks import Progress
+from octave_gen.errors import OctaveError
 from octave_gen.settings import Settings
 
 EDITION = 1
@@ -27,6 +29,9 @@ EDITION = 1
 _MAGIC = b"octave-gen cache entry\n"
 _HEADER = len(_MAGIC) + hashlib.sha256().digest_size
 _HINT = "set OCTAVE_CACHE_DIR to a folder that can be written"
+_LEAST_SPACE = 16 << 20
+_DIAGNOSTIC = re.compile(r":\d+:\d+: (fatal )?error: ")
+_NO_SPACE = "No space left on device"
 
 
 def key(kind: str, **parts: Any) -> str:
@@ -136,3 +141,17 @@ class Session:
     def put(self, name: str, data: bytes) -> None:
         """Stores ``data`` under the key ``name``; raises OctaveError naming OCTAVE_CACHE_DIR when it cannot."""
         self.cache._store(name, data, self.scratch)
+
+    def check_space(self, logs: Sequence[str]) -> None:
+        """Raises OctaveError when the failures of tools in ``scratch``, which printed ``logs``, come of a full disk.
+
+        Tools crash in many ways there, and may say nothing of it.
+        """
+        told = any(_NO_SPACE in log for log in logs)
+        explained = bool(logs) and all(_DIAGNOSTIC.search(log) for log in logs)
+        if told or (not explained and shutil.disk_usage(self.scratch).free < _LEAST_SPACE):
+            raise OctaveError(
+                "the compile cache cannot be written: its disk is full",
+                where=str(self.cache.folder),
+                hint=f"free some space there, or {_HINT}",
+            )

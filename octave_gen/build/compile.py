@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -34,8 +32,6 @@ ends its compiles."""
 
 _LINKER_FOLDER = "bin"
 _MARK = "\x1f"
-_DIAGNOSTIC = re.compile(r":\d+:\d+: (fatal )?error: ")
-_LEAST_SPACE = 16 << 20
 _SCRATCH_HINT = "set OCTAVE_CACHE_DIR to a folder that can be written"
 
 
@@ -160,12 +156,8 @@ def compile_units(
             outcome = "" if result is not None else " FAILED"
             progress(f"[{count}/{total}] {name} {_seconds(scratch, name):.1f} s{outcome}")
     failures = tuple(_failures(scratch, (job for job in jobs if job.name not in done)))
-    if (failures or remarks) and _disk_is_full(scratch, failures):
-        raise OctaveError(
-            "the compile cache cannot be written: its disk is full",
-            where=str(session.cache.folder),
-            hint=f"free some space there, or {_SCRATCH_HINT}",
-        )
+    if failures or remarks:
+        session.check_space([failure.log for failure in failures])
     if len(done) < len(jobs) and not failures:
         raise OctaveError("ninja failed:\n  " + "\n  ".join(remarks[-5:]), where=str(program))
     return Compiled(done, failures)
@@ -220,12 +212,6 @@ def _failures(scratch: Path, unfinished: Iterable[Job]) -> Iterator[Failure]:
         status = _status(scratch, job.name)
         if status is not None:
             yield Failure(job, (scratch / f"{job.name}.log").read_text(errors="replace"), status)
-
-
-def _disk_is_full(scratch: Path, failures: Sequence[Failure]) -> bool:
-    """Whether failures come of a full disk: compilers crash in many ways there, and may say nothing of it."""
-    unexplained = not all(_DIAGNOSTIC.search(failure.log) for failure in failures) or not failures
-    return unexplained and shutil.disk_usage(scratch).free < _LEAST_SPACE
 
 
 def _seconds(scratch: Path, name: str) -> float:

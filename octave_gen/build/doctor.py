@@ -16,16 +16,16 @@ from typing import Final
 
 from octave_gen import arch as archs
 from octave_gen import settings
-from octave_gen.build import toolchain
+from octave_gen.build import link, toolchain
 from octave_gen.errors import OctaveError
 
 PYTHON: Final = (3, 10)
-TORCH: Final = (2, 13)
 OBJDUMP: Final = (22,)
 KFD_NODES: Final = Path("/sys/class/kfd/kfd/topology/nodes")
 TOOL_SECONDS: Final = 20
 
-_HIP_NAMES: Final = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6")
+HIP_NAMES: Final = ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so")
+"""What a built library opens at its first launch, in this order."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,6 @@ def examine() -> list[Finding]:
             "apt install lld-22",
         ),
         _disassembler(),
-        _package("flydsl", "no part of octave-gen uses it yet", "pip install flydsl"),
         _hip_runtime(),
         gpus(),
     ]
@@ -79,13 +78,15 @@ def _python() -> Finding:
 
 
 def _torch() -> Finding:
+    pinned = ".".join(map(str, link.TORCH_TARGET))
     finding = _package(
         "torch",
         "headers for the host half; loads what is built",
-        "pip install torch (its CPU build is enough)",
+        f"pip install torch=={pinned} --index-url with the index of PyTorch's CPU builds; without it, pip may choose a "
+        "CUDA build of several GB",
         needed=True,
     )
-    return Finding(**{**vars(finding), "problem": _too_old(finding.version, TORCH)})
+    return Finding(**{**vars(finding), "problem": _too_old(finding.version, link.TORCH_TARGET)})
 
 
 def _package(name: str, purpose: str, remedy: str, *, needed: bool = False) -> Finding:
@@ -106,7 +107,11 @@ def _compiler(name: str, purpose: str, remedy: str, *, needed: bool = False) -> 
 def _host_compiler() -> Finding:
     command = settings.read().host_compiler
     purpose = "compiles the host half (or another compiler, named in CXX)"
-    return Finding(command, _version_of(command.split()[0]), purpose, True, "apt install g++")
+    remedy = "apt install g++"
+    try:
+        return Finding(command, link.find_compiler().version, purpose, True, remedy)
+    except OctaveError as error:
+        return Finding(command, None, purpose, True, error.hint or remedy, error.what)
 
 
 def _tool(commands: tuple[str, ...], name: str, purpose: str, remedy: str) -> Finding:
@@ -129,7 +134,7 @@ def _disassembler() -> Finding:
 def _hip_runtime() -> Finding:
     found = find_library("amdhip64")
     if found is None:
-        libraries = (settings.read().rocm_path / "lib" / name for name in _HIP_NAMES)
+        libraries = (settings.read().rocm_path / "lib" / name for name in HIP_NAMES)
         found = next((str(path) for path in libraries if path.exists()), None)
     return Finding("HIP runtime", found, "runs kernels; build does not need it", False, "install ROCm's HIP runtime")
 

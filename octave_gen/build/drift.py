@@ -54,7 +54,11 @@ def expected(units: Iterable[Unit]) -> dict[str, str]:
 
 
 def _wanted(root: Path) -> dict[str, bytes]:
-    """Every generated file of the checkout by its path relative to ``root``."""
+    """Every generated file of the checkout by its path relative to ``root``; raises OctaveError for a file in the place
+    of their folder."""
+    folder = root / FOLDER
+    if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
+        raise OctaveError("this is no folder", where=FOLDER, hint=f"remove it, then run `{FIX}`")
     planned = plan.variants(spec.shipped())
     texts = {f"{FOLDER}/{path}": text for path, text in expected(plan.units(planned)).items()}
     try:

@@ -29,7 +29,7 @@ LINK_FLAGS: tuple[str, ...] = (
     *("-shared", "-s", "-Wl,--build-id=none", "-Wl,--no-undefined", "-Wl,-z,relro", "-Wl,-z,now"),
     *("-Wl,--as-needed", "-ltorch_cpu", "-lc10", "-ldl"),
 )
-"""Flags of the host half, without paths; the manifest shows them."""
+"""Flags of every host half, without paths."""
 
 _EXPORTS = "exports.map"
 _EMBED = "embed.S"
@@ -38,11 +38,19 @@ _HINT = "install g++, or name a C++ compiler in CXX"
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """The system's C++ compiler. ``identity``: the full version text of compiler and linker."""
+    """The system's C++ compiler: a program and the options that CXX gives it.
+
+    identity: the options, and the full version text of compiler and linker.
+    """
 
     command: tuple[str, ...]
     version: str
     identity: str
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All flags of the host half, without paths of this project; the manifest shows them."""
+        return (*self.command[1:], *COMPILE_FLAGS, *LINK_FLAGS)
 
 
 @dataclass(frozen=True)
@@ -63,13 +71,21 @@ class Library:
 
 
 def find_compiler() -> HostCompiler:
-    """The compiler that CXX names; raises OctaveError when it cannot be run."""
-    command = tuple(shlex.split(settings.read().host_compiler))
-    text = toolchain.run([*command, "--version"], _HINT).partition("\n")[0].strip()
-    linker = toolchain.run([*command, "-Wl,--version"], _HINT).partition("\n")[0].strip()
+    """The compiler that CXX names; raises OctaveError when it cannot be run or is no compiler."""
+    program, *options = settings.read().host_command
+    # It runs in other folders than this process.
+    command = (str(Path(program).absolute()) if "/" in program else program, *options)
+    text, linker = (_version([*command, option]) for option in ("--version", "-Wl,--version"))
     number = re.search(r"\d+(\.\d+)+", text.rpartition(")")[2] or text)
     version = f"{Path(text.split()[0]).name} {number[0] if number else text}"
-    return HostCompiler(command, version, f"{text}; {linker}")
+    return HostCompiler(command, version, "; ".join((text, linker, shlex.join(options))))
+
+
+def _version(command: Sequence[str]) -> str:
+    text = toolchain.run(command, _HINT).partition("\n")[0].strip()
+    if not text:
+        raise OctaveError("the C++ compiler does not say its version", where=shlex.join(command), hint=_HINT)
+    return text
 
 
 def find_torch() -> Torch:
@@ -97,8 +113,7 @@ def host_sources() -> dict[str, bytes]:
 def host_key(compiler: HostCompiler, torch: Torch) -> str:
     """The cache key of what the host half is compiled from and with."""
     sources = {name: hashlib.sha256(data).hexdigest() for name, data in host_sources().items()}
-    flags = [*COMPILE_FLAGS, *LINK_FLAGS]
-    return cache.key("host", sources=sources, compiler=compiler.identity, torch=torch.version, flags=flags)
+    return cache.key("host", sources=sources, compiler=compiler.identity, torch=torch.version, flags=compiler.flags)
 
 
 def namespace(bundles: bytes, kernels: Sequence[Kernel]) -> str:
@@ -127,10 +142,10 @@ def link(
             objects.append(_host_object(name, compiler, torch, session, scratch))
     space = namespace(bundles, kernels)
     defined = [f'-DOCTAVE_NAMESPACE="{space}"', f'-DOCTAVE_ARCH="{arch}"']
-    _run([*compiler.command, "-c", *defined, _EMBED, "-o", "embed.o"], scratch)
+    _make("embed.o", [*compiler.command, "-c", *defined, _EMBED], scratch, session)
     script = f"-Wl,--version-script={_EXPORTS}"
-    _run([*compiler.command, *objects, "embed.o", script, f"-L{torch.lib}", *LINK_FLAGS, "-o", "library.so"], scratch)
-    return Library((scratch / "library.so").read_bytes(), space)
+    command = [*compiler.command, *objects, "embed.o", script, f"-L{torch.lib}", *LINK_FLAGS]
+    return Library(_make("library.so", command, scratch, session), space)
 
 
 def _host_object(name: str, compiler: HostCompiler, torch: Torch, session: Session, scratch: Path) -> str:
@@ -143,13 +158,15 @@ def _host_object(name: str, compiler: HostCompiler, torch: Torch, session: Sessi
         return made
     # The headers put their own path into error messages.
     mapped = (f"-ffile-prefix-map={torch.include}=torch", f"-ffile-prefix-map={scratch}=host")
-    _run([*compiler.command, *COMPILE_FLAGS, *mapped, f"-isystem{torch.include}", "-c", name, "-o", made], scratch)
-    session.put(key, (scratch / made).read_bytes())
+    command = [*compiler.command, *COMPILE_FLAGS, *mapped, f"-isystem{torch.include}", "-c", name]
+    session.put(key, _make(made, command, scratch, session))
     return made
 
 
-def _run(command: Sequence[str], folder: Path) -> None:
+def _make(made: str, command: Sequence[str], folder: Path, session: Session) -> bytes:
+    """The content of the file ``made`` in ``folder``, which ``command`` writes there."""
     environment: Mapping[str, str] = settings.tool_environment() | {"TMPDIR": str(folder)}
+    command = [*command, "-o", made]
     try:
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False, errors="replace"
@@ -157,6 +174,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
     except OSError as error:
         raise OctaveError(f"the C++ compiler cannot be run: {error.strerror}", where=command[0], hint=_HINT) from error
     if done.returncode:
+        session.check_space([done.stderr or done.stdout])
         lines = (done.stderr or done.stdout).strip().splitlines()
         first = next((line for line in lines if "error" in line), lines[0] if lines else "no output")
         raise OctaveError(
@@ -164,3 +182,11 @@ def _run(command: Sequence[str], folder: Path) -> None:
             where=shlex.join(command),
             hint="the C++ compiler and torch must be able to build a torch extension; CXX names another compiler",
         )
+    try:
+        return (folder / made).read_bytes()
+    except OSError as error:
+        raise OctaveError(
+            f"the C++ compiler says that all is well, but {made} cannot be read: {error.strerror}",
+            where=shlex.join(command),
+            hint=_HINT,
+        ) from error

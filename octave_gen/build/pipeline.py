@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from octave_gen import plan, settings
-from octave_gen.build import assemble, failures, files, link, records, render, toolchain
+from octave_gen.build import assemble, failures, files, link, records, render, replaced, toolchain
 from octave_gen.build import compile as compiling
 from octave_gen.build.cache import Cache, Session
 from octave_gen.build.compile import Compiled
 from octave_gen.build.locks import Progress
-from octave_gen.build.target import BuiltLibrary, Source, Target, Tools
+from octave_gen.build.replaced import counted
+from octave_gen.build.target import BuiltLibrary, Made, Source, Target, Tools
 from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.plan import Variant
 
@@ -32,20 +33,24 @@ def build(
 
     jobs: compiles at once (None: as many as cores and memory allow). keep_going: after a failed compile go on with all
     the rest. An arch is written when all of its units compiled and passed the resource gate; ``progress`` takes the
-    lines for stderr. Raises OctaveError with every failure in one report, and for a tool that is missing.
+    lines for stderr. Raises OctaveError with every failure in one report, for a tool that is missing, and for a part of
+    the shipped variants that would replace a larger library in the default folder.
     """
     wanted = targets(planned, out=out, compiler=compiler)
     return build_targets(wanted, jobs=jobs, keep_going=keep_going, progress=progress)
 
 
 def targets(planned: Sequence[Variant], *, out: Path, compiler: str) -> list[Target]:
-    """What :func:`build` makes, by arch: the units rendered and their keys. Raises OctaveError for a missing tool."""
+    """What :func:`build` makes, by arch: the units rendered and their keys. Raises OctaveError for a missing tool, and
+    for what :func:`replaced.refuse_loss` refuses."""
     tools = Tools(toolchain.find(compiler), link.find_compiler(), link.find_torch(), render.include_dir())
     sources = []
     for unit in plan.units(planned):
         text = render.render_unit(unit)
         sources.append(Source(unit, text, tuple(records.unit_records(unit, text))))
-    return by_arch(sources, tools, out)
+    wanted = by_arch(sources, tools, out)
+    replaced.refuse_loss(wanted, out)
+    return wanted
 
 
 def by_arch(sources: Sequence[Source], tools: Tools, out: Path) -> list[Target]:
@@ -73,7 +78,7 @@ def build_targets(
         fresh = {built.arch: built for built in _make(rest, store, jobs, keep_going, progress)}
     built = [done[target.arch] or fresh[target.arch] for target in wanted]
     for library in built:
-        units = f"{library.compiled} units compiled"
+        units = f"{counted(library.compiled, 'unit')} compiled"
         progress(f"{library.arch}: {'up to date' if library.unchanged else f'built, {units}'}: {library.library}")
     return built
 
@@ -82,7 +87,7 @@ def _make(
     wanted: Sequence[Target], store: Cache, jobs: int | None, keep_going: bool, progress: Progress
 ) -> list[BuiltLibrary]:
     known = {target.arch: target.cached(store) for target in wanted}
-    built = [target.write(made, 0) for target in wanted if (made := known[target.arch]) is not None]
+    built = [_written(target, made, 0, progress) for target in wanted if (made := known[target.arch]) is not None]
     rest = [target for target in wanted if known[target.arch] is None]
     if not rest:
         return built
@@ -98,13 +103,20 @@ def _make(
             verdict = assemble.gate(target, own)
             problems += verdict.problems
             if not verdict.problems and len(own) == len(target.jobs):
-                progress(f"{target.arch}: linking {len(own)} code objects")
+                progress(f"{target.arch}: linking {counted(len(own), 'code object')}")
                 made = assemble.assemble(target, own, verdict.resources, session)
                 target.keep(made, session)
-                built.append(target.write(made, sum(name in compiled.code_objects for name in own)))
+                built.append(_written(target, made, sum(name in compiled.code_objects for name in own), progress))
     if problems:
         raise _failed(problems)
     return built
+
+
+def _written(target: Target, made: Made, compiled: int, progress: Progress) -> BuiltLibrary:
+    line = replaced.note(target)
+    if line:
+        progress(line)
+    return target.write(made, compiled)
 
 
 def _code_objects(
@@ -123,8 +135,8 @@ def _code_objects(
     tools = wanted[0].tools
     if missing:
         progress(
-            f"{len(known) + len(missing)} units: {len(known)} in the cache, {len(missing)} to compile, {parallel} at "
-            f"once ({tools.device.version})"
+            f"{counted(len(known) + len(missing), 'unit')}: {len(known)} in the cache, {len(missing)} to compile, "
+            f"{parallel} at once ({tools.device.version})"
         )
     compiled = compiling.compile_units(
         missing,
@@ -148,8 +160,7 @@ def _kept_failures(target: Target, compiled: Compiled) -> list[str]:
 
 
 def _failed(problems: list[str]) -> OctaveError:
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     return OctaveError(
-        f"the build failed with {count}:\n  " + "\n  ".join(problems),
+        f"the build failed with {counted(len(problems), 'problem')}:\n  " + "\n  ".join(problems),
         hint=f"sources and logs are kept in <out>/<arch>/{failures.FOLDER}",
     )

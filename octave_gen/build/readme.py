@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from octave_gen import arch as archs
 from octave_gen import settings
+from octave_gen.arch import ARCHS
 from octave_gen.errors import OctaveError
+from octave_gen.evidence import evidence_words
 from octave_gen.manifest import slot_bytes
 from octave_gen.plan import Variant
 
@@ -70,21 +71,10 @@ def _sorted(values: Sequence[str]) -> tuple[str, ...]:
 def arch_table() -> str:
     """The supported chips and what is known of their kernels."""
     head = ("arch", "family", "product", "wave", "tiers", "evidence")
+    chips = ARCHS.values()
     return _table(
-        head, [[a.name, a.family, a.product, str(a.wave_size), ", ".join(a.tiers), evidence(a)] for a in _archs()]
+        head, [[c.name, c.family, c.product, str(c.wave_size), ", ".join(c.tiers), evidence_words(c)] for c in chips]
     )
-
-
-def _archs() -> Iterable[archs.Arch]:
-    return archs.ARCHS.values()
-
-
-def evidence(chip: archs.Arch) -> str:
-    """What is known of the chip's kernels, in words that claim no more than was done."""
-    found = chip.evidence
-    if found.level == "hardware":
-        return f"run on hardware by {found.by}, {found.when}"
-    return {"compiled": "compiled, not executed", "interpreted": "executed and checked in an interpreter"}[found.level]
 
 
 def environment_table() -> str:

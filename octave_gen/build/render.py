@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from functools import lru_cache
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def _context(unit: Unit) -> dict[str, object]:
 
 
 def render_unit(unit: Unit) -> str:
-    """The text of a unit's HIP source; raises OctaveError naming the template for a name it does not know."""
+    """The text of a unit's HIP source; raises OctaveError naming the template for whatever is wrong with it."""
     name = unit.first.tier.template
     environment = _environment(paths.templates() / "hip")
     context = _context(unit)
@@ -86,7 +87,21 @@ def render_unit(unit: Unit) -> str:
         raise OctaveError(str(error.message), where=f"templates/hip/{error.name or name}:{error.lineno}") from error
     except jinja2.TemplateError as error:
         raise OctaveError(str(error), where=f"templates/hip/{name}, {unit.name}") from error
+    except OctaveError:
+        raise
+    except Exception as error:  # a template's expressions can raise anything
+        what = f"the template cannot be rendered: {type(error).__name__}: {error}"
+        raise OctaveError(what, where=f"{_place(error, name)}, {unit.name}") from error
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
+
+
+def _place(error: Exception, name: str) -> str:
+    """The template and the line where ``error`` arose, or no more than the template ``name`` of the unit."""
+    root = paths.templates()
+    lines = [line for line in traceback.extract_tb(error.__traceback__) if Path(line.filename).is_relative_to(root)]
+    if not lines:
+        return f"templates/hip/{name}"
+    return f"templates/{relative_name(Path(lines[-1].filename))}:{lines[-1].lineno}"
 
 
 def _read(file: Path) -> str:
@@ -94,11 +109,19 @@ def _read(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except OSError as error:
         raise OctaveError(f"cannot read a template: {error.strerror}", where=str(file)) from error
+    except UnicodeDecodeError as error:
+        raise OctaveError(f"a template is no UTF-8: {error.reason} at byte {error.start}", where=str(file)) from error
 
 
-def _jinja_files(file: Path) -> list[Path]:
-    names = _TEMPLATE.findall(_read(file))
-    return [file, *(nested for name in names for nested in _jinja_files(file.parent / name))]
+def _jinja_files(first: Path) -> list[Path]:
+    """``first`` and the templates that it names, recursively; each once."""
+    found, queue = [], [first]
+    while queue:
+        file = queue.pop()
+        if file not in found:
+            found.append(file)
+            queue += [file.parent / name for name in _TEMPLATE.findall(_read(file))]
+    return found
 
 
 def template_files(unit: Unit) -> tuple[Path, ...]:

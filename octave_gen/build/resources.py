@@ -13,8 +13,6 @@ from octave_gen.errors import OctaveError
 from octave_gen.kernels.base import kernarg_table
 from octave_gen.plan import Unit, Variant
 
-_ELF_MACHINES = {"gfx942": 0x4C, "gfx1100": 0x41}
-"""EF_AMDGPU_MACH of the supported chips (LLVM, "User Guide for AMDGPU Backend")."""
 _MACHINE_MASK = 0xFF
 _FEATURES = {"xnack": (0x300, (0x000, 0x100)), "sramecc": (0xC00, (0x000, 0x400))}
 """Mask of a feature in the ELF flags, and the values that run on a device with any setting: unsupported, any."""
@@ -120,7 +118,7 @@ def gate(unit: Unit, data: bytes) -> Verdict:
 
 def _of_code_object(code: CodeObject, unit: Unit) -> Iterator[str]:
     arch = unit.first.arch
-    if code.flags & _MACHINE_MASK != _ELF_MACHINES[arch.name] or code.target != f"amdgcn-amd-amdhsa--{arch.name}":
+    if code.flags & _MACHINE_MASK != arch.elf_machine or code.target != f"amdgcn-amd-amdhsa--{arch.name}":
         yield f"the code object is for {code.target} (ELF flags {code.flags:#x}), not for {arch.name}"
     for feature, (mask, any_setting) in _FEATURES.items():
         if code.flags & mask not in any_setting:

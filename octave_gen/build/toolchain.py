@@ -42,8 +42,8 @@ class DeviceCompiler:
     """A compiler for kernels.
 
     identity: sha256 in hex of its version and of the programs that decide its output, wherever they are installed.
-    command: how it is started. linker: the command that has to answer to the name ``lld`` on PATH, where the compiler
-    does not bring a program of that name.
+    command: how it is started. linker: the command behind the program ``lld`` in the folder that the compiler is given
+    with ``-B``; None where it brings a linker of its own.
     """
 
     name: str

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from octave_gen.cli.options import json_option
+from octave_gen.cli.options import counted, json_option
 from octave_gen.errors import WORK_FAILED
 
 
@@ -31,6 +31,6 @@ def command(ctx: click.Context, as_json: bool) -> None:
         if any(difference.diff for difference in found):
             click.echo("\n" + drift.excerpt(found))
     if found:
-        click.echo(f"{len(found)} files are not what specs and templates say; fix: {drift.FIX}", err=True)
+        click.echo(f"not what specs and templates say: {counted(len(found), 'file')}; fix: {drift.FIX}", err=True)
         ctx.exit(WORK_FAILED)
     click.echo("generated/ and README.md are up to date", err=True)

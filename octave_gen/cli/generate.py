@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from octave_gen.cli.options import dry_run_option
+from octave_gen.cli.options import counted, dry_run_option
 
 
 @click.command()
@@ -20,4 +20,4 @@ def command(dry_run: bool) -> None:
     for difference in found:
         verb = "remove" if difference.word == drift.ORPHAN else "write"
         click.echo(f"{verb} {difference.path}")
-    click.echo(f"{len(found)} files {'would change' if dry_run else 'changed'}", err=True)
+    click.echo(f"{counted(len(found), 'file')} {'would change' if dry_run else 'changed'}", err=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from octave_gen import __version__
-from octave_gen.errors import OctaveError
+from octave_gen.errors import WORK_FAILED, OctaveError
 
 PROGRAM: Final = "octave-gen"
 INTERRUPTED: Final = 130
@@ -17,6 +20,13 @@ COMMANDS: Final = ("build", "verify", "list-variants", "show", "profile", "gener
 
 class LazyGroup(click.Group):
     """Finds a command in the module of its name, and turns :class:`OctaveError` into a message and an exit code."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            click.echo(f"error: {_told(error)}", err=True)
+            sys.exit(WORK_FAILED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -36,6 +46,20 @@ class LazyGroup(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _told(error: OSError) -> OctaveError:
+    """What no command foresaw: standard output or the current folder, if it is one of them, else the error's file."""
+    try:
+        print(end="", flush=True)
+    except OSError as problem:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains again when it ends
+        return OctaveError(f"standard output cannot be written: {problem.strerror}")
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return OctaveError("the current folder does not exist any more", hint="change into one that does")
+    return OctaveError(error.strerror or str(error), where=None if error.filename is None else str(error.filename))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

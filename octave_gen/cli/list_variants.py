@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,17 @@ from octave_gen.cli.options import (
     Chosen,
     arch_option,
     choose,
+    counted,
     filter_option,
     json_option,
     out_option,
     spec_option,
 )
+from octave_gen.cli.standing import BUILT, NOT_BUILT, Held, held
 
 if TYPE_CHECKING:
-    from octave_gen.verify.record import Entries
+    from octave_gen.manifest import Record
+    from octave_gen.plan import Variant
 
 
 @click.command("list-variants")
@@ -36,45 +39,59 @@ def command(
 
     A line is the variant's name, the bytes of a slot of its cache, what is known of its kernels (compiled: not
     executed; interpreted: executed and checked on a CPU; hardware: run on the chip), whether a library that was built
-    holds a kernel of that name, and what `octave-gen verify` found out about that library's code object.
+    holds the kernel (yes; stale: another one of that name, from other specs or templates; no), and what `octave-gen
+    verify` found out about that library's code object.
     """
     chosen = choose(spec_files, archs, pattern)
-    built = _built(out or paths.default_out(), {variant.arch.name for variant in chosen.selected})
+    libraries = _libraries(chosen, out or paths.default_out())
     if as_json:
-        _print_json(chosen, built)
+        _print_json(chosen, libraries)
         return
     from octave_gen.manifest import slot_bytes
     from octave_gen.verify.record import words
 
+    known = [variant for variant in chosen.selected if libraries[variant.arch.name].record(variant.name)]
+    wanted = {record["name"]: record for record in _records(chosen, known)}
     width = max(len(variant.name) for variant in chosen.selected)
     for variant in chosen.selected:
         slot = f"slot={slot_bytes(variant) or '-'}"
-        here = "no" if variant.name not in built else f"yes  {words(built[variant.name])}"
+        here = NOT_BUILT
+        if variant.name in wanted:
+            library = libraries[variant.arch.name]
+            here = library.standing(wanted[variant.name])
+            if here == BUILT:
+                here += f"  {words(library.entries(variant.name))}"
         click.echo(f"{variant.name:{width}}  {slot:8}  evidence={variant.arch.evidence.level}  built={here}")
-    click.echo(f"{len(chosen.selected)} variants", err=True)
+    click.echo(counted(len(chosen.selected), "variant"), err=True)
 
 
-def _print_json(chosen: Chosen, built: Mapping[str, Entries]) -> None:
-    from octave_gen import manifest, plan
-    from octave_gen.build.records import records
+def _print_json(chosen: Chosen, libraries: Mapping[str, Held]) -> None:
+    from octave_gen import manifest
 
-    names = {variant.name for variant in chosen.selected}
-    units = plan.units(plan.with_siblings(chosen.selected, chosen.planned))
-    found = [record for record in records(units) if record["name"] in names]
+    found = _records(chosen, chosen.selected)
     for record in found:
-        if built.get(record["name"]):
-            record["verification"] = built[record["name"]]
+        library = libraries[record["arch"]]
+        standing = library.standing(record)
+        if standing == BUILT and library.entries(record["name"]):
+            record["verification"] = library.entries(record["name"])
+        record["built"] = standing
     click.echo(manifest.dump(found), nl=False)
 
 
-def _built(out: Path, archs: set[str]) -> dict[str, Entries]:
-    """The variants that libraries in ``out`` hold, and what was recorded of the verification of their code objects."""
-    from octave_gen import manifest
-    from octave_gen.verify import record
+def _records(chosen: Chosen, variants: Sequence[Variant]) -> list[Record]:
+    """The records of ``variants`` as the specs and templates are now, in the order of the plan."""
+    from octave_gen import plan
+    from octave_gen.build.records import records
 
-    found: dict[str, Entries] = {}
-    for arch in archs:
-        built, known = manifest.read_built(out, arch), record.read(out / arch)
-        variants = built["variants"] if built else ()
-        found |= {variant["name"]: record.entries_of(known, variant) for variant in variants}
+    names = {variant.name for variant in variants}
+    units = plan.units(plan.with_siblings(variants, chosen.planned))
+    return [record for record in records(units) if record["name"] in names]
+
+
+def _libraries(chosen: Chosen, out: Path) -> dict[str, Held]:
+    """What ``out`` holds, by arch; says on stderr which library cannot be loaded."""
+    found = {arch: held(out, arch) for arch in dict.fromkeys(variant.arch.name for variant in chosen.selected)}
+    for library in found.values():
+        if library.problem:
+            click.echo(f"not usable: {library.problem}", err=True)
     return found

@@ -63,6 +63,11 @@ def dry_run_option(text: str) -> Callable[[Function], Function]:
     return click.option("--dry-run", is_flag=True, help=text)
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 @dataclass(frozen=True)
 class Chosen:
     """The plan of the specs and archs, and what the filter leaves of it."""
@@ -75,6 +80,6 @@ def choose(spec_files: Sequence[Path], archs: Sequence[str], pattern: str | None
     """The plan that the shared options ask for; raises OctaveError when they ask for nothing that exists."""
     from octave_gen import plan, spec
 
-    specs = [spec.load(path) for path in spec_files] or spec.shipped()
+    specs = spec.load_all(spec_files) or spec.shipped()
     planned = plan.variants(specs, archs)
     return Chosen(planned, plan.select(planned, pattern))

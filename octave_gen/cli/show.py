@@ -11,6 +11,7 @@ import click
 
 from octave_gen import paths
 from octave_gen.cli.options import choose, complete_variant, json_option, out_option, spec_option
+from octave_gen.cli.standing import BUILT, Held, held
 from octave_gen.errors import WRONG_REQUEST
 
 if TYPE_CHECKING:
@@ -43,30 +44,28 @@ def command(ctx: click.Context, name: str, spec_files: tuple[Path, ...], out: Pa
         else:
             click.echo("\n".join(_miss_lines(miss)), err=True)
         ctx.exit(WRONG_REQUEST)
-    record, built, folder = _known(variant, planned, out or paths.default_out())
+    record, built, library = _known(variant, planned, out or paths.default_out())
     if as_json:
         extra = {key: built[key] for key in ("bundle", "compiler", "host", "library", "torch")} if built else {}
         click.echo(manifest.dump({**record, **extra}), nl=False)
     else:
-        click.echo("\n".join(_lines(variant, record, built, folder)))
+        click.echo("\n".join(_lines(variant, record, built, library)))
 
 
-def _known(variant: Variant, planned: list[Variant], out: Path) -> tuple[Record, Manifest | None, Path]:
+def _known(variant: Variant, planned: list[Variant], out: Path) -> tuple[Record, Manifest | None, Held]:
     """The variant's record, with what was built of it if its library holds it as it is now."""
-    from octave_gen import manifest, plan
+    from octave_gen import plan
     from octave_gen.build.records import records
-    from octave_gen.verify.record import entries_of, read
 
     unit = plan.units(plan.with_siblings([variant], planned))
     record = next(record for record in records(unit) if record["name"] == variant.name)
-    folder = out / variant.arch.name
-    built = manifest.read_built(out, variant.arch.name)
-    for found in built["variants"] if built else ():
-        if found["name"] == variant.name and all(found.get(key) == record[key] for key in record):
-            extra = {key: found[key] for key in ("code_object", "resources")}
-            entries = entries_of(read(folder), found)
-            return {**record, **extra, **({"verification": entries} if entries else {})}, built, folder
-    return record, None, folder
+    library = held(out, variant.arch.name)
+    found = library.record(variant.name)
+    if found is None or library.standing(record) != BUILT:
+        return record, None, library
+    extra = {key: found[key] for key in ("code_object", "resources")}
+    entries = library.entries(variant.name)
+    return {**record, **extra, **({"verification": entries} if entries else {})}, library.made, library
 
 
 def _miss_lines(miss: Miss) -> Iterator[str]:
@@ -78,9 +77,9 @@ def _miss_lines(miss: Miss) -> Iterator[str]:
         yield f"  hint: {miss.hint}"
 
 
-def _lines(variant: Variant, record: Record, built: Manifest | None, folder: Path) -> Iterator[str]:
+def _lines(variant: Variant, record: Record, built: Manifest | None, library: Held) -> Iterator[str]:
     yield record["name"]
-    for word, text in _facts(variant, record, built, folder):
+    for word, text in _facts(variant, record, built, library):
         yield f"  {word:12} {text}"
     yield "  kernarg"
     for entry in record["kernarg"]:
@@ -92,8 +91,8 @@ def _lines(variant: Variant, record: Record, built: Manifest | None, folder: Pat
         yield f"    {key:20} {sign:>4} {bound:7}{resources.get(key, '-'):>8}"
 
 
-def _facts(variant: Variant, record: Record, built: Manifest | None, folder: Path) -> Iterator[tuple[str, str]]:
-    from octave_gen.build.readme import evidence
+def _facts(variant: Variant, record: Record, built: Manifest | None, library: Held) -> Iterator[tuple[str, str]]:
+    from octave_gen.evidence import evidence_words
 
     yield "kernel", f"{variant.kind.name}, launched by torch.ops.octave.{record['op']}: {variant.kind.purpose}"
     for key in ("family", "cache_dtype", "slot_bytes", "head_size", "rotary_dims", "gqa_group", "query_group"):
@@ -102,7 +101,7 @@ def _facts(variant: Variant, record: Record, built: Manifest | None, folder: Pat
     yield "query_dtype", record["query_dtype"]
     yield "tier", record["tier"]
     yield "arch", f"{variant.arch.name} ({variant.arch.family}, {variant.arch.product})"
-    yield "evidence", evidence(variant.arch)
+    yield "evidence", evidence_words(variant.arch)
     yield "specs", ", ".join(record["specs"])
     yield "source", f"{record['source']['path']} sha256 {record['source']['sha256']}"
     for file in record["templates"]:
@@ -112,9 +111,10 @@ def _facts(variant: Variant, record: Record, built: Manifest | None, folder: Pat
     yield "workgroup", f"{geometry['threads']} threads, waves of {geometry['wave_size']}"
     yield "grid", " x ".join(_extent(extent) for extent in geometry["grid"])
     if built is None:
-        yield "built", f"not as it is now in {folder}; octave-gen build --arch {variant.arch.name}"
+        why = f"not usable: {library.problem}" if library.problem else f"not as it is now in {library.folder}"
+        yield "built", f"{why}; octave-gen build --arch {variant.arch.name}"
         return
-    yield "library", f"{folder / built['library']['file']} sha256 {built['library']['sha256']}"
+    yield "library", f"{library.folder / built['library']['file']} sha256 {built['library']['sha256']}"
     yield "compiler", f"{built['compiler']['name']}: {built['compiler']['version']}"
     yield "code object", f"{record['code_object']['size']} bytes sha256 {record['code_object']['sha256']}"
     yield "kernarg size", f"{record['resources']['kernarg_bytes']} bytes"

@@ -33,11 +33,8 @@ class Layout(Protocol):
     @property
     def slot_bytes(self) -> int: ...
 
-    def template_constants(self) -> dict[str, int]:
-        """The layout's numbers by snake_case name, in a fixed order."""
-
     def c_constants(self) -> str:
-        """The same numbers as members of a C++ struct, in the same order."""
+        """The layout's numbers as members of a C++ struct, in a fixed order."""
 
 
 class Family(Protocol):
@@ -52,6 +49,13 @@ class Family(Protocol):
     @property
     def cache_dtypes(self) -> tuple[CacheDtype, ...]: ...
 
+    @property
+    def block_dims(self) -> int:
+        """head_size and rotary_dims are multiples of it."""
+
+    @property
+    def max_head_size(self) -> int: ...
+
     def layout(self, dtype: CacheDtype, head_size: int, rotary_dims: int) -> Layout:
         """The slot layout of a shape; OctaveError when the bytes cannot be laid out."""
 
@@ -60,9 +64,6 @@ class Family(Protocol):
 
     def refuse(self, head_size: int, rotary_dims: int, dtype: CacheDtype) -> str | None:
         """Why kernels are not offered for a shape, or None. Stricter than `layout`."""
-
-    def template_constants(self) -> dict[str, int]:
-        """Numbers of the family that hold for every layout, by snake_case name, in a fixed order."""
 
     def c_constants(self) -> str:
         """The family's numbers and tables as members of a C++ struct, in a fixed order."""

@@ -154,6 +154,14 @@ def _nothing(instruction: Instruction, chip: Chip) -> None:
     return None
 
 
+def _doorbell(instruction: Instruction, chip: Chip) -> Step:
+    """A part of clang's trap sequence for gfx11, which sends it to the driver."""
+    if instruction.operands[1].text != "sendmsg(MSG_RTN_GET_DOORBELL)":
+        raise UnknownError(instruction.text)
+    write = scalar_writer(instruction.operands[0], U32)
+    return lambda b: write(b, np.zeros(1, np.uint32))
+
+
 def _trap(instruction: Instruction, chip: Chip) -> Step:
     def step(b: Batch) -> None:
         raise InstructionError("trap", "the kernel called __builtin_trap(), assert or abort")
@@ -168,6 +176,8 @@ BUILDERS: dict[str, Builder] = {
     "s_round_mode": _set_mode,
     "s_setreg_imm32_b32": _set_mode,
     "s_trap": _trap,
+    "s_sethalt": _trap,
+    "s_sendmsg_rtn_b32": _doorbell,
 }
 """Builders give None for what changes no state: waits, hints, cache control."""
 BUILDERS |= dict.fromkeys(

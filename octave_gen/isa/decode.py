@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from octave_gen.isa.disassembly import Disassembler
     from octave_gen.isa.elf import CodeObject
 
-VCC, M0, NULL, EXEC = 106, 124, 125, 126
+VCC, TTMP, M0, NULL, EXEC = 106, 108, 124, 125, 126
 """Rows of the special scalar registers in the interpreter's file (gfx11 encodes M0 and NULL the other way round)."""
-_SPECIAL = {
+_SPECIAL: dict[str, tuple[int, int]] = {
     "vcc": (VCC, 2),
     "vcc_lo": (VCC, 1),
     "vcc_hi": (VCC + 1, 1),
@@ -22,7 +22,7 @@ _SPECIAL = {
     "exec_hi": (EXEC + 1, 1),
     "m0": (M0, 1),
     "null": (NULL, 1),
-}
+} | {f"ttmp{number}": (TTMP + number, 1) for number in range(16)}
 _REGISTER = re.compile(r"([vsa])(?:(\d+)|\[(\d+):(\d+)\])")
 _NUMBER = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+|\d*\.\d+(?:e[+-]?\d+)?)")
 _ENCODINGS = ("_e64_dpp", "_e32", "_e64", "_dpp", "_sdwa")

@@ -1,8 +1,9 @@
 """The three helpers of the guides' division sequence: V_DIV_SCALE, V_DIV_FMAS, V_DIV_FIXUP.
 
 Source: their descriptions in AMD's CDNA3 and RDNA3 instruction set architecture reference guides. Where the guides'
-text cannot be meant literally, the reading is stated at the function; it makes the whole sequence
-scale, reciprocal, Newton steps, scale back, fix up the correctly rounded quotient, which the tests check.
+text cannot be meant literally, the reading is stated at the function; with it the whole sequence (scale, reciprocal,
+Newton steps, scale back, fix up) gives the correctly rounded quotient, which the tests check. A reciprocal that is off
+by one ULP changes that only for divisors whose significand is all ones.
 """
 
 from __future__ import annotations

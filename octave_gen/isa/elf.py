@@ -48,7 +48,8 @@ class KernelDescriptor:
 
     entry: address of the first instruction in the image; lds_bytes: static LDS of a workgroup; scratch_bytes: of a
     lane; vgprs, agprs: registers a lane may name, sgprs: a wave; user_sgprs: what is put into the first SGPRs;
-    workgroup_ids: which of x, y, z follow them; float_mode: round and denormal bits of MODE.
+    workgroup_ids: which of x, y, z follow them; dynamic_stack: it calls through pointers or recursively; float_mode:
+    round and denormal bits of MODE.
     """
 
     symbol: str
@@ -65,8 +66,14 @@ class KernelDescriptor:
     required_threads: int | None
     user_sgprs: tuple[str, ...]
     user_sgpr_count: int
+    dynamic_stack: bool
     workgroup_ids: tuple[bool, bool, bool]
     float_mode: int
+
+    @property
+    def stack_bytes(self) -> int:
+        """Scratch memory of a lane at a launch: HIP adds 1 KiB where the compiler cannot tell how deep calls go."""
+        return self.scratch_bytes + 1024 * self.dynamic_stack
 
     @property
     def explicit_bytes(self) -> int:
@@ -268,6 +275,7 @@ def _descriptor(image: bytes, at: int, entry: dict[str, Any], name: str) -> Kern
         required_threads=required[0] * required[1] * required[2] if required else None,
         user_sgprs=tuple(label for bit, (label, _) in enumerate(_USER_SGPRS) if properties >> bit & 1),
         user_sgpr_count=rsrc2 >> 1 & 0x1F,
+        dynamic_stack=bool(properties >> 11 & 1),
         workgroup_ids=(bool(rsrc2 >> 7 & 1), bool(rsrc2 >> 8 & 1), bool(rsrc2 >> 9 & 1)),
         float_mode=rsrc1 >> 12 & 0xFF,
     )

@@ -122,7 +122,7 @@ class _Scene:
         self.values = {
             "kernarg_segment_ptr": own.add("the kernel arguments", segment, writable=False),
             "dispatch_ptr": own.add("the dispatch packet", packet, writable=False),
-            "private_segment_size": kernel.scratch_bytes,
+            "private_segment_size": kernel.stack_bytes,
         }
         self.regions: tuple[Region, ...] = own.regions
         self.space = AddressSpace(own.regions)
@@ -169,7 +169,7 @@ def _start(
     scalar = np.broadcast_to(_random(junk, (SCALAR_REGISTERS, 1)), (SCALAR_REGISTERS, count)).copy()
     vector = np.broadcast_to(_random(junk, (kernel.vgprs, 1, lanes)), (kernel.vgprs, count, lanes)).copy()
     accumulators = np.broadcast_to(_random(junk, (kernel.agprs, 1, lanes)), (kernel.agprs, count, lanes)).copy()
-    scratch = junk.integers(0, 256, (count, lanes, kernel.scratch_bytes), np.uint8)
+    scratch = junk.integers(0, 256, (count, lanes, kernel.stack_bytes), np.uint8)
     thread = wave[:, None] * lanes + np.arange(lanes)
     vector[0] = thread
     active = np.packbits(thread < threads, axis=1, bitorder="little").view(np.uint32)

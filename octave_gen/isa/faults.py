@@ -29,20 +29,27 @@ KINDS: dict[str, str] = {
 class Place(str):
     """Where a fault happened: the text of ``OctaveError.where`` that also carries its parts.
 
-    kind: a key of :data:`KINDS`; kernel: the symbol; offset: bytes from the kernel's entry; instruction: its text;
-    address: of memory, LDS or scratch, None where there is none.
+    kind: a key of :data:`KINDS`; kernel: the symbol; function: what the instruction is in, the kernel itself or a
+    function that it calls; offset: bytes from its start; instruction: its text; address: of memory, LDS or scratch,
+    None where there is none.
     """
 
     kind: str
     kernel: str
+    function: str
     offset: int
     instruction: str
     address: int | None
 
-    def __new__(cls, kind: str, kernel: str, offset: int, instruction: str, address: int | None) -> Place:
-        place = super().__new__(cls, f"{kernel}+{offset:#x}: {instruction}")
+    def __new__(
+        cls, kind: str, kernel: str, offset: int, instruction: str, address: int | None, function: str | None = None
+    ) -> Place:
+        inner = function or kernel
+        caller = "" if inner == kernel else f"{kernel}: "
+        place = super().__new__(cls, f"{caller}{inner}+{offset:#x}: {instruction}")
         place.kind = kind
         place.kernel = kernel
+        place.function = inner
         place.offset = offset
         place.instruction = instruction
         place.address = address
@@ -68,11 +75,12 @@ def fault(
     address: int | None,
     detail: str,
     hint: str | None = None,
+    function: str | None = None,
 ) -> OctaveError:
     """The error of a fault; its ``where`` is a :class:`Place`."""
     at = "" if address is None else f" at {address:#x}"
     return OctaveError(
         f"{KINDS[kind]}{at}: {detail}",
-        where=Place(kind, kernel, offset, instruction_text, address),
+        where=Place(kind, kernel, offset, instruction_text, address, function),
         hint=hint,
     )

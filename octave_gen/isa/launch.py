@@ -196,17 +196,10 @@ class Runner:
         address: int | None = None,
         hint: str | None = None,
     ) -> OctaveError:
-        workgroups = _listed(batch.chunk.first + batch.workgroup)
-        where = f"workgroups {workgroups}, waves {_listed(batch.wave)}"
-        return fault(
-            kind,
-            self._symbol,
-            instruction.address - self._entry,
-            instruction.text,
-            address,
-            f"{detail} ({where})",
-            hint,
-        )
+        where = f"workgroups {_listed(batch.chunk.first + batch.workgroup)}, waves {_listed(batch.wave)}"
+        function = self._code_object.kernel_at(instruction.address)
+        offset = instruction.address - self._code_object.symbols.get(function, 0)
+        return fault(kind, self._symbol, offset, instruction.text, address, f"{detail} ({where})", hint, function)
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -6,9 +6,9 @@ float64, and the sum is rounded once (nearest even) to the type of D; denormals 
 What hardware does with floats: AMD publishes no order of summation. By the bit-accurate model that Xie et al. fitted to
 CDNA3 (arXiv 2511.10909), fp16 and bf16 MFMA keep denormals, sum the products of 8 k in fixed point, each truncated
 2^-24 below the largest, add that to C in fixed point, rounded down, and round to fp32, nearest even: up to depth/8
-roundings. Of RDNA3's WMMA nothing is published. With n = depth + 1 terms, whatever the order and if every addition
-errs by one unit in the last place: ``|D - sum| <= n * 2**-23 * (sum |a*b| + |c|)``; here ``|D - sum| <= 2**-24 * |sum|
-+ n * 2**-53 * (sum |a*b| + |c|)``, and half the least denormal where D is one.
+roundings. No such model of RDNA3's WMMA is known. To first order, with n = depth + 1 terms in any order, if every
+addition errs by one unit in the last place: ``|D - sum| <= n * 2**-23 * (sum |a*b| + |c|)``; here ``|D - sum| <= 2**-24
+* |sum| + n * 2**-53 * (sum |a*b| + |c|)``, and half the least denormal where D is one.
 """
 
 from __future__ import annotations

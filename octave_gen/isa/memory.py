@@ -13,8 +13,10 @@ from octave_gen.isa.faults import InstructionError
 from octave_gen.isa.types import Array
 
 _FIRST = 1 << 44
-_SPACING = 1 << 32
-"""Regions whose address the memory chooses start this far apart, so that no small offset leads from one to another."""
+_SPACING = 1 << 34
+"""Regions whose address the memory chooses lie this far apart, so that neither a small offset nor one that gained or
+lost a few times 4 GiB leads from one to another."""
+_PAGE = 1 << 12
 _LIMIT = 1 << 48
 _UNSIGNED: dict[int, str] = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 _VALID_WORDS: dict[int, int] = {1: 0x01, 2: 0x0101, 4: 0x01010101}
@@ -143,12 +145,11 @@ class Memory:
         return base
 
     def _free(self, size: int) -> int:
-        ends = [region.base + region.size for region in self._regions if region.base < _LIMIT >> 1]
-        after = max([end for end in ends if _FIRST <= end < 2 * _FIRST], default=_FIRST - _SPACING)
-        base = (after + _SPACING) // _SPACING * _SPACING + 0x1000
+        """The first multiple of the spacing, plus a page, that leaves room behind all regions before it."""
+        base = _FIRST + _PAGE
         for region in sorted(self._regions, key=lambda region: region.base):
-            if base < region.base + region.size + 0x1000 and region.base < base + size + 0x1000:
-                base = (region.base + region.size) // _SPACING * _SPACING + _SPACING + 0x1000
+            if base < region.base + region.size + _PAGE and region.base < base + size + _PAGE:
+                base = ((region.base + region.size) // _SPACING + 1) * _SPACING + _PAGE
         return base
 
 

@@ -13,6 +13,9 @@ from octave_gen.errors import OctaveError
 SCALARS: dict[str, str] = {"fp16": "f16", "bf16": "bf16"}
 """Query dtypes as a spec names them, and as variant names carry them."""
 
+MAX_GROUP = 16
+"""The largest gqa_group and query_group of any kernel."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -168,9 +171,29 @@ class KernelKind:
             f"kernel kind {self.name} has no tier {name!r}", hint=f"it has {', '.join(t.name for t in self.tiers)}"
         )
 
+    def tiers_on(self, arch: Arch) -> tuple[Tier, ...]:
+        """The tiers that the chip offers, in the order of the kind."""
+        return tuple(tier for tier in self.tiers if tier.name in arch.tiers)
+
 
 def power_of_two_head(shape: Shape) -> str | None:
     """The refusal of tiers that hold a whole head in a wave's registers and rotate it with one transform."""
     if shape.head_size in (64, 128, 256, 512):
         return None
     return f"the portable tier holds head_size 64, 128, 256 and 512, not {shape.head_size}"
+
+
+WAVES_PER_WORKGROUP = 4
+"""Of the kernels that give each row to one wave."""
+
+
+def portable_wave_per_row(template: str, arguments: tuple[Argument, ...], *grid: Extent) -> Tier:
+    """The portable tier of a kind whose rows (slots, vectors, output rows) are one wave's work each."""
+    return Tier(
+        "portable",
+        template,
+        arguments,
+        geometry=lambda shape, arch: Geometry(WAVES_PER_WORKGROUP * arch.wave_size, grid),
+        constants=lambda shape, arch: {"waves": WAVES_PER_WORKGROUP},
+        refuse=lambda shape, arch: power_of_two_head(shape),
+    )

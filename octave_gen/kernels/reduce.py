@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from octave_gen.arch import Arch
 from octave_gen.kernels.base import (
     I32,
     I64,
+    WAVES_PER_WORKGROUP,
     Argument,
     Extent,
-    Geometry,
     KernelKind,
-    Shape,
-    Tier,
     pointer,
-    power_of_two_head,
+    portable_wave_per_row,
 )
-
-WAVES_PER_WORKGROUP = 4
 
 ARGUMENTS = (
     Argument("mid_o", pointer("const float*")),
@@ -33,25 +28,14 @@ ARGUMENTS = (
 """Strides in elements."""
 
 
-def _geometry(shape: Shape, arch: Arch) -> Geometry:
-    return Geometry(
-        threads=WAVES_PER_WORKGROUP * arch.wave_size,
-        grid=(Extent("queries"), Extent("heads", WAVES_PER_WORKGROUP)),
-    )
-
-
-def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
-    return {"waves": WAVES_PER_WORKGROUP}
-
-
-def _refuse(shape: Shape, arch: Arch) -> str | None:
-    return power_of_two_head(shape)
-
-
 KIND = KernelKind(
     name="reduce",
     op="decode",
     purpose="merge the partials of the KV splits and rotate the output back",
     fields=(),
-    tiers=(Tier("portable", "reduce_portable.hip.j2", ARGUMENTS, _geometry, _constants, _refuse),),
+    tiers=(
+        portable_wave_per_row(
+            "reduce_portable.hip.j2", ARGUMENTS, Extent("queries"), Extent("heads", WAVES_PER_WORKGROUP)
+        ),
+    ),
 )

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from octave_gen.arch import Arch
 from octave_gen.kernels.base import (
     I32,
     I64,
+    WAVES_PER_WORKGROUP,
     Argument,
     Extent,
-    Geometry,
     KernelKind,
-    Shape,
-    Tier,
     pointer,
-    power_of_two_head,
+    portable_wave_per_row,
 )
-
-WAVES_PER_WORKGROUP = 4
 
 ARGUMENTS = (
     Argument("key", pointer("const Scalar*")),
@@ -38,25 +33,14 @@ ARGUMENTS = (
 """Strides of key and value in elements, of the cache in bytes (multiples of 4)."""
 
 
-def _geometry(shape: Shape, arch: Arch) -> Geometry:
-    return Geometry(
-        threads=WAVES_PER_WORKGROUP * arch.wave_size,
-        grid=(Extent("tokens", WAVES_PER_WORKGROUP), Extent("kv_heads")),
-    )
-
-
-def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
-    return {"waves": WAVES_PER_WORKGROUP}
-
-
-def _refuse(shape: Shape, arch: Arch) -> str | None:
-    return power_of_two_head(shape)
-
-
 KIND = KernelKind(
     name="store",
     op="cache_store",
     purpose="rotate, quantize and pack new K and V into their slots",
     fields=("cache_dtype", "rotary_dims"),
-    tiers=(Tier("portable", "store_portable.hip.j2", ARGUMENTS, _geometry, _constants, _refuse),),
+    tiers=(
+        portable_wave_per_row(
+            "store_portable.hip.j2", ARGUMENTS, Extent("tokens", WAVES_PER_WORKGROUP), Extent("kv_heads")
+        ),
+    ),
 )

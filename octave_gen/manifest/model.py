@@ -29,6 +29,7 @@ BUILT: Final = "built"
 Record = dict[str, Any]
 Manifest = dict[str, Any]
 
+_AGAIN: Final = "build it again with `octave-gen build`"
 _QUERY_DTYPES = {scalar: dtype for dtype, scalar in SCALARS.items()}
 
 
@@ -171,30 +172,48 @@ def read(path: Path) -> Manifest:
     Raises OctaveError when the file is missing or damaged, or comes from a newer major version of the schema.
     """
     where = str(path)
-    again = "build it again with `octave-gen build`"
     try:
-        loaded = json.loads(path.read_bytes())
+        return _understood(json.loads(path.read_bytes()), where)
     except FileNotFoundError:
         raise OctaveError("there is no manifest", where=where, hint="`octave-gen build` writes it") from None
     except OSError as error:
         raise OctaveError(f"the manifest cannot be read: {error.strerror}", where=where) from error
     except ValueError as error:
-        raise OctaveError(f"the manifest is no JSON: {error}", where=where, hint=again) from error
+        raise OctaveError(f"the manifest is no JSON: {error}", where=where, hint=_AGAIN) from error
+    except RecursionError:
+        raise OctaveError("the manifest is damaged: it is nested too deeply", where=where, hint=_AGAIN) from None
+
+
+def _understood(loaded: Any, where: str) -> Manifest:
     _check_version(loaded, where)
     stage = loaded.get("stage")
     if stage not in (GENERATED, BUILT):
-        raise OctaveError(f"stage is {stage!r}, not {GENERATED!r} or {BUILT!r}", where=where, hint=again)
+        raise OctaveError(f"stage is {stage!r}, not {GENERATED!r} or {BUILT!r}", where=where, hint=_AGAIN)
     problems = schema.problems(loaded, stage)
     if problems:
-        raise OctaveError("the manifest is damaged:\n  " + "\n  ".join(problems), where=where, hint=again)
+        raise OctaveError("the manifest is damaged:\n  " + "\n  ".join(problems), where=where, hint=_AGAIN)
     manifest: Manifest = loaded
     return manifest
 
 
 def read_built(out: Path, arch: str) -> Manifest | None:
-    """The manifest of the library for ``arch`` that a build wrote into ``out``; None when there is none."""
+    """The manifest of the library for ``arch`` that a build wrote into ``out``; None when there is none.
+
+    Raises OctaveError as :func:`read`, and for a manifest of sources or of another chip.
+    """
     path = out / arch / FILE_NAME
-    return read(path) if path.exists() else None
+    if not path.exists():
+        return None
+    made = read(path)
+    archs = {made["arch"], *(record["arch"] for record in made["variants"])} if made["stage"] == BUILT else set()
+    if archs != {arch}:
+        found = f"it is of {', '.join(sorted(archs - {arch}))}" if archs else "it describes sources"
+        raise OctaveError(
+            f"this manifest describes no library for {arch}: {found}",
+            where=str(path),
+            hint=f"build it: octave-gen build --arch {arch} --out {out}",
+        )
+    return made
 
 
 def _check_version(loaded: Any, where: str) -> None:

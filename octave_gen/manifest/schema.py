@@ -1,6 +1,7 @@
 """Checks a manifest against ``schema.json``, which is the one description of its keys.
 
-Knows the JSON Schema words that the project's schemas use and no others, so that reading a manifest needs no dependency.
+Knows the JSON Schema words that the project's schemas use and no others, so that reading a manifest needs no
+dependency.
 """
 
 from __future__ import annotations

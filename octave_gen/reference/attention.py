@@ -4,6 +4,9 @@ A query token sees the first klen tokens of its request and nothing else: slots 
 bytes, non-finite scales included, cannot reach its output. A padding query (request out of range, or klen <= 0) gives
 exact (positive) zeros. A query row (one token, one head) that is not finite gives NaN in its own row only.
 
+Scores, softmax and weighted values are summed in whatever order torch takes: unlike the encoder, whose bytes a kernel
+must meet, attention is compared within a tolerance.
+
 Shapes, for all functions: query [Q, q_heads, head] fp16, bf16 or fp32; cache uint8 [blocks, kv_heads, block_size,
 slot], any strides; block_table int32 [requests, max_blocks]; q_to_req and q_to_klen int32 [Q]; k_signs, v_signs int32
 [head / 32], the format's own when None. Query head i reads kv head i // (q_heads / kv_heads).

@@ -7,42 +7,59 @@ queries, are padding that nobody reads: engines pad their buffers.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from octave_gen.errors import wrong_request
-from octave_gen.formats.base import CacheDtype
+from octave_gen.errors import OctaveError, wrong_request
+from octave_gen.formats import CACHE_DTYPES, CacheDtype
 from octave_gen.formats.octave import OCTAVE, SlotLayout
-from octave_gen.formats.octave.layout import BLOCK_DIMS, MAX_HEAD_SIZE
 from octave_gen.formats.octave.signs import WORD_DIMS
+from octave_gen.kernels.base import MAX_GROUP
 from octave_gen.kernels.splits import MAX_KV_SPLITS, PARTIAL_EXTRA
 
 QUERY_DTYPES: dict[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 CACHE_ALIGNMENT = 4
 """Bytes: of the cache's address and of its strides."""
 
+FAMILY = OCTAVE
+"""The family that the ops serve: an op's ``fmt``, signs and rotations are those of this one."""
+
+_DTYPES = {dtype.fmt: dtype for dtype in CACHE_DTYPES.values() if dtype.family == FAMILY.name}
+_FP32_MAX = torch.finfo(torch.float32).max
 _FLOATS = tuple(QUERY_DTYPES)
 _INT32 = (torch.int32,)
 
 
 def dtype_of_fmt(fmt: int) -> CacheDtype:
     """The cache dtype whose ``fmt`` this is; OctaveError naming all for any other number."""
-    for dtype in OCTAVE.cache_dtypes:
-        if dtype.fmt == fmt:
-            return dtype
-    known = ", ".join(f"{dtype.fmt} ({dtype.name})" for dtype in OCTAVE.cache_dtypes)
-    raise wrong_request(f"{fmt} is no cache format", where="fmt", hint=f"known: {known}")
+    if fmt not in _DTYPES:
+        known = ", ".join(f"{dtype.fmt} ({dtype.name})" for dtype in _DTYPES.values())
+        raise wrong_request(f"fmt {fmt} is no cache format", hint=f"known: {known}")
+    return _DTYPES[fmt]
+
+
+@contextmanager
+def named(op: str) -> Iterator[None]:
+    """Errors that do not say where they come from name the op; for a ``with``, or to decorate a function."""
+    try:
+        yield
+    except OctaveError as error:
+        error.where = error.where or f"octave.{op}"
+        raise
 
 
 @lru_cache(maxsize=256)
 def _layout(head_size: int, slot_bytes: int, fmt: int) -> SlotLayout:
     dtype_of_fmt(fmt)
-    return OCTAVE.layout_of_slot(head_size, slot_bytes, fmt)
+    return FAMILY.layout_of_slot(head_size, slot_bytes, fmt)
 
 
+@named("cache_store")
 def check_cache_store(
     key: Tensor, value: Tensor, cache: Tensor, slot_mapping: Tensor, k_signs: Tensor, v_signs: Tensor, fmt: int
 ) -> SlotLayout:
@@ -77,29 +94,38 @@ def check_rotate(x: Tensor, signs: Tensor) -> None:
     problems = _tensor_problems(("x", x, 3, _FLOATS), ("signs", signs, 1, _INT32))
     _fail("rotate", problems)
     head_size = x.shape[2]
-    if head_size % BLOCK_DIMS or not BLOCK_DIMS <= head_size <= MAX_HEAD_SIZE:
-        problems.append(f"x has head_size {head_size}, no multiple of {BLOCK_DIMS} up to {MAX_HEAD_SIZE}")
+    block_dims, most = FAMILY.block_dims, FAMILY.max_head_size
+    if head_size % block_dims or not block_dims <= head_size <= most:
+        problems.append(f"x has head_size {head_size}, no multiple of {block_dims} up to {most}")
     problems += _sign_problems(head_size, signs=signs)
     problems += _dense_problems(x=x)
     _fail("rotate", problems)
 
 
-def check_decode(
-    out: Tensor,
-    query: Tensor,
-    cache: Tensor,
-    block_table: Tensor,
-    q_to_req: Tensor,
-    q_to_klen: Tensor,
-    mid_o: Tensor,
-    k_signs: Tensor,
-    v_signs: Tensor,
-    sm_scale: float,
-    num_kv_splits: int,
-    fmt: int,
-    query_group: int,
-) -> SlotLayout:
+class DecodeArguments(NamedTuple):
+    """The arguments of the decode op, in the order of its schema; `octave_gen.ops` says what they are."""
+
+    out: Tensor
+    query: Tensor
+    cache: Tensor
+    block_table: Tensor
+    q_to_req: Tensor
+    q_to_klen: Tensor
+    mid_o: Tensor
+    k_signs: Tensor
+    v_signs: Tensor
+    sm_scale: float
+    num_kv_splits: int
+    fmt: int
+    query_group: int
+    use_wmma: bool
+
+
+@named("decode")
+def check_decode(arguments: DecodeArguments) -> SlotLayout:
     """The layout of the cache's slots; raises OctaveError naming every argument that does not fit."""
+    out, query, cache, block_table, q_to_req, q_to_klen, mid_o, k_signs, v_signs = arguments[:9]
+    sm_scale, num_kv_splits, fmt, query_group, _ = arguments[9:]
     problems = _tensor_problems(
         ("out", out, 3, _FLOATS),
         ("query", query, 3, _FLOATS),
@@ -113,10 +139,10 @@ def check_decode(
     )
     if not 1 <= num_kv_splits <= MAX_KV_SPLITS:
         problems.append(f"num_kv_splits is {num_kv_splits}, not 1 to {MAX_KV_SPLITS}")
-    if query_group < 1:
-        problems.append(f"query_group is {query_group}, not 1 or more")
-    if not math.isfinite(sm_scale):
-        problems.append(f"sm_scale is {sm_scale}")
+    if not 1 <= query_group <= MAX_GROUP:
+        problems.append(f"query_group is {query_group}, not 1 to {MAX_GROUP}")
+    if not abs(sm_scale) <= _FP32_MAX:  # NaN compares as false
+        problems.append(f"sm_scale is {sm_scale}, not a finite fp32 number")
     _fail("decode", problems)
     queries, q_heads, head_size = query.shape
     layout = _layout(head_size, cache.shape[3], fmt)

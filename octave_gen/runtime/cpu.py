@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,10 +12,11 @@ from torch import Tensor
 from octave_gen.kernels.splits import tokens_per_split
 from octave_gen.reference import attention, store
 from octave_gen.reference import rotate as rotation
-from octave_gen.runtime.checks import check_cache_store, check_decode, check_rotate
+from octave_gen.runtime.checks import DecodeArguments, check_cache_store, check_decode, check_rotate, named
 from octave_gen.runtime.dispatch import no_matrix_tier
 
 
+@named("cache_store")
 def cache_store(
     key: Tensor, value: Tensor, cache: Tensor, slot_mapping: Tensor, k_signs: Tensor, v_signs: Tensor, fmt: int
 ) -> None:
@@ -23,63 +25,40 @@ def cache_store(
     store.cache_store(key[:tokens], value[:tokens], cache, slot_mapping, layout, k_signs, v_signs)
 
 
+@named("rotate")
 def rotate(x: Tensor, signs: Tensor, k_layout: bool, inverse: bool) -> None:
     check_rotate(x, signs)
     rotation.rotate(x, k_layout, inverse, signs)
 
 
-def decode(
-    out: Tensor,
-    query: Tensor,
-    cache: Tensor,
-    block_table: Tensor,
-    q_to_req: Tensor,
-    q_to_klen: Tensor,
-    mid_o: Tensor,
-    k_signs: Tensor,
-    v_signs: Tensor,
-    sm_scale: float,
-    num_kv_splits: int,
-    fmt: int,
-    query_group: int,
-    use_wmma: bool,
-) -> None:
-    """What the portable tier computes: int8 queries, fp32, partials in mid_o, then one rounding into out."""
-    if use_wmma:
+@named("decode")
+def decode(*arguments: Any, **by_name: Any) -> None:
+    """What the portable tier computes: int8 queries, fp32, partials in mid_o, then one rounding into out.
+
+    Takes the fields of `DecodeArguments`.
+    """
+    a = DecodeArguments(*arguments, **by_name)
+    if a.use_wmma:
         raise no_matrix_tier("cpu")
-    layout = check_decode(
-        out,
-        query,
-        cache,
-        block_table,
-        q_to_req,
-        q_to_klen,
-        mid_o,
-        k_signs,
-        v_signs,
-        sm_scale,
-        num_kv_splits,
-        fmt,
-        query_group,
-    )
-    queries, q_heads, _ = query.shape
-    q_to_req, q_to_klen = q_to_req[:queries], q_to_klen[:queries]
-    widths = split_widths(q_to_req.tolist(), q_to_klen.tolist(), block_table.shape[0], num_kv_splits, query_group)
+    layout = check_decode(a)
+    queries, q_heads, _ = a.query.shape
+    q_to_req, q_to_klen = a.q_to_req[:queries], a.q_to_klen[:queries]
+    widths = split_widths(q_to_req.tolist(), q_to_klen.tolist(), a.block_table.shape[0], a.num_kv_splits, a.query_group)
     partials = attention.decode_partials(
-        query,
-        cache,
-        block_table,
+        a.query,
+        a.cache,
+        a.block_table,
         q_to_req,
         q_to_klen,
         layout,
-        sm_scale,
-        num_kv_splits,
+        a.sm_scale,
+        a.num_kv_splits,
         widths,
         query_mode="int8",
-        k_signs=k_signs,
+        k_signs=a.k_signs,
     )
-    mid_o[:queries, :q_heads, :num_kv_splits, : partials.shape[3]] = partials
-    out.copy_(attention.reduce_partials(partials, layout, torch.float32, v_signs))
+    a.mid_o[:queries, :q_heads, : a.num_kv_splits, : partials.shape[3]] = partials
+    a.out.copy_(attention.reduce_partials(partials, layout, torch.float32, a.v_signs))
 
 
 def split_widths(

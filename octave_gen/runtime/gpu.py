@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,14 @@ from torch import Tensor
 from octave_gen.arch import parse_target_id
 from octave_gen.errors import OctaveError
 from octave_gen.runtime import launch
-from octave_gen.runtime.checks import QUERY_DTYPES, check_cache_store, check_decode, check_rotate, dtype_of_fmt
+from octave_gen.runtime.checks import (
+    QUERY_DTYPES,
+    DecodeArguments,
+    check_cache_store,
+    check_decode,
+    check_rotate,
+    dtype_of_fmt,
+)
 from octave_gen.runtime.dispatch import REGISTRY, Registry, decode_tier
 from octave_gen.runtime.library import PORTABLE, VariantKey
 
@@ -98,53 +106,26 @@ def rotate(x: Tensor, signs: Tensor, k_layout: bool, inverse: bool, *, place: Pl
         launch.submit(library, made, place.stream)
 
 
-def decode(
-    out: Tensor,
-    query: Tensor,
-    cache: Tensor,
-    block_table: Tensor,
-    q_to_req: Tensor,
-    q_to_klen: Tensor,
-    mid_o: Tensor,
-    k_signs: Tensor,
-    v_signs: Tensor,
-    sm_scale: float,
-    num_kv_splits: int,
-    fmt: int,
-    query_group: int,
-    use_wmma: bool,
-    *,
-    place: Place | None = None,
-) -> None:
-    """decode, then reduce, on one stream; both kernels are found before the first is launched."""
-    layout = check_decode(
-        out,
-        query,
-        cache,
-        block_table,
-        q_to_req,
-        q_to_klen,
-        mid_o,
-        k_signs,
-        v_signs,
-        sm_scale,
-        num_kv_splits,
-        fmt,
-        query_group,
-    )
-    place = place or place_of(query.device)
-    dtype = QUERY_DTYPES[query.dtype]
+def decode(*arguments: Any, place: Place | None = None, **by_name: Any) -> None:
+    """decode, then reduce, on one stream; both kernels are found before the first is launched.
+
+    Takes the fields of `DecodeArguments`.
+    """
+    a = DecodeArguments(*arguments, **by_name)
+    layout = check_decode(a)
+    place = place or place_of(a.query.device)
+    dtype = QUERY_DTYPES[a.query.dtype]
     decode_library, decode_variant = place.registry.find(
         VariantKey(
             arch=place.arch,
             kind="decode",
-            tier=decode_tier(place.arch, use_wmma),
+            tier=decode_tier(place.arch, a.use_wmma),
             query_dtype=dtype,
             head_size=layout.head_size,
-            cache_dtype=dtype_of_fmt(fmt).name,
+            cache_dtype=dtype_of_fmt(a.fmt).name,
             slot_bytes=layout.slot_bytes,
-            gqa_group=query.shape[1] // cache.shape[1],
-            query_group=query_group,
+            gqa_group=a.query.shape[1] // a.cache.shape[1],
+            query_group=a.query_group,
         )
     )
     reduce_library, reduce_variant = place.registry.find(
@@ -152,17 +133,17 @@ def decode(
     )
     partials = launch.decode_launch(
         decode_variant,
-        query,
-        cache,
-        block_table,
-        q_to_req,
-        q_to_klen,
-        mid_o,
-        k_signs,
-        sm_scale,
-        num_kv_splits,
+        a.query,
+        a.cache,
+        a.block_table,
+        a.q_to_req,
+        a.q_to_klen,
+        a.mid_o,
+        a.k_signs,
+        a.sm_scale,
+        a.num_kv_splits,
     )
-    merge = launch.reduce_launch(reduce_variant, mid_o, out, v_signs, num_kv_splits)
+    merge = launch.reduce_launch(reduce_variant, a.mid_o, a.out, a.v_signs, a.num_kv_splits)
     with place.current():
         launch.submit(decode_library, partials, place.stream)
         launch.submit(reduce_library, merge, place.stream)

@@ -21,6 +21,8 @@ from octave_gen.runtime.registration import register
 HOST_SCHEMA = "launch(Tensor kernargs, str symbol, int[] grid, int threads, int stream) -> ()"
 """The op by which a library launches its kernels: kernargs is a CPU uint8 tensor, stream a raw hipStream_t."""
 
+_NAME_IT = f"name the arch: octave_gen.load({next(iter(archs.ARCHS))!r})"
+
 _lock = threading.Lock()
 _schemas: dict[str, torch.library.Library] = {}
 
@@ -35,8 +37,10 @@ def load(arch: str | None = None, *, out: str | Path | None = None) -> Library:
     """
     if arch is None:
         arch = _current_arch()
+    if not isinstance(arch, str):
+        raise wrong_request(f"{arch!r} is no name of an arch", where="octave_gen.load", hint=_NAME_IT)
     archs.get(arch)
-    folder = (paths.default_out() if out is None else Path(out)) / arch
+    folder = paths.default_out() if out is None else Path(out)
     rebuild = f"octave-gen build --arch {arch}" + ("" if out is None else f" --out {out}")
     built, path = _verified(folder, arch, rebuild)
     with _lock:
@@ -54,30 +58,27 @@ def _current_arch() -> str:
         raise wrong_request(
             "there is no GPU whose arch could be taken",
             where="octave_gen.load",
-            hint=f"name the arch: octave_gen.load({next(iter(archs.ARCHS))!r})",
+            hint=_NAME_IT,
         )
     return arch_of_device(torch.cuda.current_device())
 
 
-def _verified(folder: Path, arch: str, rebuild: str) -> tuple[Mapping[str, Any], Path]:
-    """The built manifest in ``folder`` and the path of the library that it describes."""
-    source = folder / manifest.FILE_NAME
-    where = str(source)
-    if not source.is_file():
+def _verified(out: Path, arch: str, rebuild: str) -> tuple[Mapping[str, Any], Path]:
+    """The manifest of the library for ``arch`` in ``out``, and the path of the library that it describes."""
+    built = manifest.read_built(out, arch)
+    if built is None:
+        where = str(out / arch / manifest.FILE_NAME)
         raise OctaveError(f"there is no library for {arch}", where=where, hint=f"build it: {rebuild}")
-    built = manifest.read(source)
-    if built["stage"] != manifest.BUILT:
-        raise OctaveError("this manifest describes sources, not a library", where=where, hint=f"build one: {rebuild}")
-    wrong = {record["arch"] for record in built["variants"]} | {built["arch"]} - {arch}
-    if wrong != {arch}:
-        raise OctaveError(
-            f"the manifest is of {', '.join(sorted(wrong - {arch}))}, not of {arch}",
-            where=where,
-            hint=f"build it: {rebuild}",
-        )
     described = built["library"]
-    path = folder / described["file"]
+    path = out / arch / described["file"]
     check_library(path, described, rebuild)
+    if f"{described['namespace']}\0".encode() not in path.read_bytes():
+        # What torch has loaded stays: a later load of the same file under its true namespace would implement it twice.
+        raise OctaveError(
+            f"the library brings no {described['namespace']}::launch, which its manifest names",
+            where=str(path),
+            hint=f"build it again: {rebuild}",
+        )
     check_torch(torch.__version__, built["torch"]["target"], rebuild, str(path))
     return built, path
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
-from octave_gen.arch import ARCHS
+from octave_gen.arch import ARCHS, Arch
 from octave_gen.kernels import KINDS
-from octave_gen.kernels.base import KernelKind
-from octave_gen.spec.fields import COUNTS, RESOURCES, SELECTORS, Checked, check_table, count_fields, count_key
+from octave_gen.kernels.base import SCALARS, KernelKind, Shape
+from octave_gen.spec.fields import (
+    COUNTS,
+    RESOURCES,
+    SELECTORS,
+    Checked,
+    check_table,
+    count_fields,
+    count_key,
+    tiers_field,
+)
 from octave_gen.spec.model import Budget, BudgetRule, CountedBudget
 from octave_gen.spec.report import Problem
 
@@ -31,19 +41,21 @@ class Selection:
     kernel: str | None
     arch: str | None
     shapes: tuple[frozenset[Value] | None, ...]
+    tiers: frozenset[str] | None
 
     def certain(self, kind: KernelKind) -> bool:
         """Whether all is known that decides which variants of ``kind`` the budget selects."""
         pairs = zip(self.shapes, SHAPE_KEYS.values(), strict=True)
         known = all(values is not None or field not in kind.fields for values, field in pairs)
-        return known and self.kernel == kind.name and self.arch is not None
+        return known and self.kernel == kind.name and self.arch is not None and self.tiers is not None
 
-    def may_select(self, kernel: str, arch: str, cell: Cell) -> bool:
-        """Whether the budget selects the cell, or could if the mistakes in it were corrected."""
+    def may_select(self, kernel: str, arch: str, tier: str, cell: Cell) -> bool:
+        """Whether the budget selects the cell in the tier, or could if the mistakes in it were corrected."""
         selected = (
             known is None or value is None or value in known for known, value in zip(self.shapes, cell, strict=True)
         )
-        return self.kernel in (kernel, None) and self.arch in (arch, None) and all(selected)
+        of_tier = self.tiers is None or tier in self.tiers
+        return self.kernel in (kernel, None) and self.arch in (arch, None) and of_tier and all(selected)
 
 
 def check_budgets(spec: Checked) -> tuple[list[BudgetRule], list[Problem]]:
@@ -67,19 +79,26 @@ def _check_budget(
     chip = ARCHS.get(table["arch"]) if isinstance(table.get("arch"), str) else None
     kind = KINDS.get(table["kernel"]) if isinstance(table.get("kernel"), str) else None
     resources = (resource.field(chip) for resource in RESOURCES)
-    fields = (*SELECTORS, *resources, *count_fields(kind.name if kind else None))
+    fields = (*SELECTORS, tiers_field(kind, chip), *resources, *count_fields(kind.name if kind else None))
     checked = check_table(table, fields, prefix=f"{key}.")
     values = checked.values
     kernel, arch = values.get("kernel"), values.get("arch")
     about = f"{kernel} on {arch}" if kernel and arch else None
     found = [*checked.problems, *_contradictions(values, key, spec)]
-    selection = Selection(key, kernel, arch, _shapes(checked, spec))
+    selection = Selection(key, kernel, arch, _shapes(checked, spec), _tiers(checked))
     if found:
         return None, selection, [Problem(p.key, p.what, p.allowed, p.fix, about) for p in found]
     bounds = {resource.key: values[resource.key] for resource in RESOURCES if resource.key in values}
     shapes = {name: tuple(values.get(name, ())) for name in SHAPE_KEYS}
     counted = CountedBudget(**{count: values.get(count_key(count, str(kernel))) for count in COUNTS})
-    rule = BudgetRule(kernel=str(kernel), arch=str(arch), budget=Budget(**bounds), counted=counted, **shapes)
+    rule = BudgetRule(
+        kernel=str(kernel),
+        arch=str(arch),
+        budget=Budget(**bounds),
+        counted=counted,
+        tiers=tuple(values.get("tiers", ())),
+        **shapes,
+    )
     return rule, selection, []
 
 
@@ -115,31 +134,78 @@ def _shapes(budget: Checked, spec: Checked) -> tuple[frozenset[Value] | None, ..
     return tuple(of(name) for name in SHAPE_KEYS)
 
 
+def _tiers(budget: Checked) -> frozenset[str] | None:
+    if "tiers" in budget.doubtful:
+        return None
+    return frozenset(budget.values.get("tiers", (tier.name for kind in KINDS.values() for tier in kind.tiers)))
+
+
 def _coverage(selections: Sequence[Selection], spec: Checked) -> Iterator[Problem]:
-    """Variants that no budget or more than one selects.
+    """Variants that no budget or more than one selects, for each tier that the chip offers.
 
     Where a key of the spec is wrong that decides a kind's variants, all that is known to be missing is the budget of a
     kind that has none at all.
     """
     for kind, arch in product(KINDS.values(), spec.values.get("archs", ())):
         judged = all(name in spec.values for name, field in SHAPE_KEYS.items() if field in kind.fields)
-        cells = _cells(kind, spec) if judged else [_UNKNOWN]
+        chip = ARCHS[arch]
+        cells = _cells(kind, chip, spec) if judged else {tier.name: [_UNKNOWN] for tier in kind.tiers_on(chip)}
         what = f"{kind.name} on {arch}"
-        missing = [c for c in cells if not any(s.may_select(kind.name, arch, c) for s in selections)]
-        if missing:
+        missing = {
+            tier: [cell for cell in held if not any(s.may_select(kind.name, arch, tier, cell) for s in selections)]
+            for tier, held in cells.items()
+        }
+        for tiers, which in _by_tier(missing, cells):
             fix = f'add a [[budget]] with kernel = "{kind.name}", arch = "{arch}"'
-            yield Problem("budget", f"none selects {what}{_which(missing, cells)}", fix=fix)
+            fix += f", tiers = {json.dumps(tiers)}" if tiers else ""
+            yield Problem("budget", f"none selects {what}{which}", fix=fix)
         certain = [s for s in selections if judged and s.certain(kind) and s.arch == arch]
         for one, other in combinations(certain, 2):
-            both = [c for c in cells if one.may_select(kind.name, arch, c) and other.may_select(kind.name, arch, c)]
-            if both:
+            both = {
+                tier: [cell for cell in held if all(s.may_select(kind.name, arch, tier, cell) for s in (one, other))]
+                for tier, held in cells.items()
+            }
+            for _, which in _by_tier(both, cells):
                 fix = "narrow or remove one: exactly one budget selects a variant"
-                yield Problem(other.key, f"selects {what}{_which(both, cells)}, as {one.key} does", fix=fix)
+                yield Problem(other.key, f"selects {what}{which}, as {one.key} does", fix=fix)
 
 
-def _cells(kind: KernelKind, spec: Checked) -> list[Cell]:
+def _cells(kind: KernelKind, chip: Arch, spec: Checked) -> dict[str, list[Cell]]:
+    """What each tier of the chip holds of the kind's variants.
+
+    Where none holds any, or the head is not known, the mistake is in the shape: every tier is taken to hold all.
+    """
     dtypes, gqa, query = (spec.values[name] if field in kind.fields else (None,) for name, field in SHAPE_KEYS.items())
-    return list(product(dtypes, gqa, query))
+    cells = list(product(dtypes, gqa, query))
+    tiers = kind.tiers_on(chip)
+    held: dict[str, list[Cell]] = {}
+    if all(name in spec.values for name in ("family", "head_size", "rotary_dims")):
+        shapes = [_shape(kind, cell, spec) for cell in cells]
+        for tier in tiers:
+            held[tier.name] = [c for c, shape in zip(cells, shapes, strict=True) if tier.refuse(shape, chip) is None]
+    return {name: some for name, some in held.items() if some} or {tier.name: cells for tier in tiers}
+
+
+def _shape(kind: KernelKind, cell: Cell, spec: Checked) -> Shape:
+    chosen: dict[str, Any] = dict(zip(SHAPE_KEYS.values(), cell, strict=True))
+    if "rotary_dims" in kind.fields:
+        chosen["rotary_dims"] = spec.values["rotary_dims"]
+    return Shape(spec.values["family"], spec.values["head_size"], next(iter(SCALARS.values())), **chosen)
+
+
+def _by_tier(
+    some: Mapping[str, Sequence[Cell]], cells: Mapping[str, Sequence[Cell]]
+) -> Iterator[tuple[list[str], str]]:
+    """``some`` in words, once for all tiers of which it is the same; and these tiers, unless they are all."""
+    by_words: dict[str, list[str]] = {}
+    for tier, part in some.items():
+        if part:
+            by_words.setdefault(_which(part, cells[tier]), []).append(tier)
+    for words, tiers in by_words.items():
+        if tiers == list(cells):
+            yield [], words
+        else:
+            yield tiers, f" in the {' and '.join(tiers)} tier{words}"
 
 
 Groups = tuple[tuple[Value, Value], ...]

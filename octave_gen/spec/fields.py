@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from math import gcd
 from typing import Any
 
 from octave_gen import arch
 from octave_gen.arch import Arch
 from octave_gen.errors import did_you_mean
 from octave_gen.formats import CACHE_DTYPES, FAMILIES
-from octave_gen.formats.octave.layout import BLOCK_DIMS, MAX_HEAD_SIZE
-from octave_gen.kernels import KINDS
+from octave_gen.kernels import KINDS, KernelKind
+from octave_gen.kernels.base import MAX_GROUP as MAX_GROUP
 from octave_gen.kernels.base import SCALARS
 from octave_gen.spec.report import Problem, show_key
+from octave_gen.spec.shape import chips_of, dims_of, families_of, possible_heads
 from octave_gen.spec.unsupported import unsupported
 from octave_gen.spec.values import Check, Integer, ListOf, Positive, Tables, Word
 
 EDITION = 1
-MAX_GROUP = 16
 
 
 @dataclass(frozen=True)
@@ -38,23 +39,30 @@ def _arch_refusal(name: str) -> str | None:
     return f"{name} is not supported: {reason}" if reason else None
 
 
-_DIMS = Integer(BLOCK_DIMS, MAX_HEAD_SIZE, multiple=BLOCK_DIMS)
 _GROUPS = Integer(1, MAX_GROUP)
 _ARCH = Word("arch", tuple(arch.ARCHS), refusal=_arch_refusal)
 _CACHE_DTYPE = Word("cache dtype", tuple(CACHE_DTYPES))
 
-FIELDS = (
-    Field("edition", Integer(EDITION, EDITION), fix=f"write edition = {EDITION} as the first line"),
-    Field("family", Word("format family", tuple(FAMILIES))),
-    Field("cache_dtypes", ListOf(_CACHE_DTYPE)),
-    Field("head_size", _DIMS),
-    Field("rotary_dims", _DIMS),
-    Field("gqa_groups", ListOf(_GROUPS)),
-    Field("query_groups", ListOf(_GROUPS)),
-    Field("query_dtypes", ListOf(Word("query dtype", tuple(SCALARS)))),
-    Field("archs", ListOf(_ARCH)),
-    Field("budget", Tables(), fix="write a [[budget]] for every kernel on every arch of the spec"),
-)
+
+def spec_fields(table: Mapping[str, Any]) -> tuple[Field, ...]:
+    """The keys of a spec. The dims of a head depend on the family and the chips that ``table`` names, right or wrong as
+    it may be."""
+    families = families_of(table)
+    sizes = dims_of(families)
+    dims = Integer(sizes[0], sizes[-1], multiple=gcd(*sizes))
+    return (
+        Field("edition", Integer(EDITION, EDITION), fix=f"write edition = {EDITION} as the first line"),
+        Field("family", Word("format family", tuple(FAMILIES))),
+        Field("cache_dtypes", ListOf(_CACHE_DTYPE)),
+        Field("head_size", replace(dims, offered=possible_heads(families, chips_of(table)))),
+        Field("rotary_dims", dims),
+        Field("gqa_groups", ListOf(_GROUPS)),
+        Field("query_groups", ListOf(_GROUPS)),
+        Field("query_dtypes", ListOf(Word("query dtype", tuple(SCALARS)))),
+        Field("archs", ListOf(_ARCH)),
+        Field("budget", Tables(), fix="write a [[budget]] for every kernel on every arch of the spec"),
+    )
+
 
 _EVERY = "leave the key out to select every {}"
 SELECTORS = (
@@ -64,6 +72,14 @@ SELECTORS = (
     Field("gqa_groups", ListOf(_GROUPS, if_empty=_EVERY.format("group")), required=False),
     Field("query_groups", ListOf(_GROUPS, if_empty=_EVERY.format("group")), required=False),
 )
+
+
+def tiers_field(kind: KernelKind | None, chip: Arch | None) -> Field:
+    """The selector by tier: the tiers of ``kind`` that ``chip`` offers; of every kind or chip where it is not known."""
+    kinds = (kind,) if kind else tuple(KINDS.values())
+    chips = (chip,) if chip else tuple(arch.ARCHS.values())
+    names = dict.fromkeys(tier.name for one in kinds for place in chips for tier in one.tiers_on(place))
+    return Field("tiers", ListOf(Word("tier", tuple(names)), if_empty=_EVERY.format("tier")), required=False)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,9 @@ from octave_gen import __version__, paths
 from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.spec import toml
 from octave_gen.spec.budgets import check_budgets
-from octave_gen.spec.fields import EDITION, FIELDS, check_table
+from octave_gen.spec.fields import EDITION, check_table, spec_fields
 from octave_gen.spec.model import Spec
-from octave_gen.spec.report import refused, show_integer
+from octave_gen.spec.report import refused, show_integer, together
 from octave_gen.spec.shape import check_shape
 
 
@@ -23,7 +25,7 @@ def load(path: Path, label: str | None = None) -> Spec:
     """
     table = toml.read_table(path)
     _refuse_newer(table.get("edition"), str(path))
-    checked = check_table(table, FIELDS)
+    checked = check_table(table, spec_fields(table))
     budgets, found = check_budgets(checked)
     problems = [*checked.problems, *check_shape(checked.values), *found]
     if problems:
@@ -35,12 +37,32 @@ def load(path: Path, label: str | None = None) -> Spec:
     return Spec(**values)
 
 
+def load_all(files: Sequence[Path]) -> list[Spec]:
+    """The specs in ``files``, a path that occurs twice once. Labels: the files' names, or the paths as they are given
+    where two files share a name.
+
+    Raises one OctaveError that reports all problems of all files.
+    """
+    distinct = list(dict.fromkeys(files))
+    names = Counter(file.name for file in distinct)
+    specs: list[Spec] = []
+    errors: list[OctaveError] = []
+    for file in distinct:
+        try:
+            specs.append(load(file, file.name if names[file.name] == 1 else str(file)))
+        except OctaveError as error:
+            errors.append(error)
+    if errors:
+        raise together(errors)
+    return specs
+
+
 def shipped() -> list[Spec]:
     """The specs that come with octave-gen, by file name."""
     files = sorted(paths.SPECS.glob("*.toml"))
     if not files:
         raise OctaveError("the shipped specs are missing", where=str(paths.SPECS), hint="install octave-gen again")
-    return [load(file) for file in files]
+    return load_all(files)
 
 
 def _refuse_newer(edition: object, where: str) -> None:

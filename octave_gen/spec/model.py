@@ -50,6 +50,7 @@ class BudgetRule:
     query_groups: tuple[int, ...] = ()
     cache_dtypes: tuple[str, ...] = ()
     counted: CountedBudget = UNCOUNTED
+    tiers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,16 @@ def refused(problems: Sequence[Problem], where: str) -> OctaveError:
     return wrong_request(text, where=where, hint=HINT)
 
 
+def together(errors: Sequence[OctaveError]) -> OctaveError:
+    """One error for those of several files; a hint that all of them give comes once."""
+    if len(errors) == 1:
+        return errors[0]
+    hints = {error.hint for error in errors}
+    shared = errors[0].hint if len(hints) == 1 else None
+    parts = [str(OctaveError(error.what, where=error.where, hint=None if shared else error.hint)) for error in errors]
+    return wrong_request("\n".join([f"{len(errors)} spec files cannot be used", *parts]), hint=shared)
+
+
 def show_key(key: str) -> str:
     """A TOML key as a report writes it: quoted where TOML would ask for quotes."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else show_string(key)

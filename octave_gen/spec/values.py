@@ -13,15 +13,21 @@ from octave_gen.spec.report import Problem, show_integer, show_string, show_valu
 
 @dataclass(frozen=True)
 class Integer:
-    """An integer from ``low`` to ``high`` (None: no bound) in steps of ``multiple``; ``chip`` is what sets ``high``."""
+    """An integer from ``low`` to ``high`` (None: no bound) in steps of ``multiple``; ``chip`` is what sets ``high``.
+
+    offered: what `allowed` names in place of the whole range; the rest of the range is judged elsewhere.
+    """
 
     low: int
     high: int | None = None
     multiple: int = 1
     chip: str | None = None
+    offered: tuple[int, ...] = ()
 
     @property
     def allowed(self) -> str:
+        if self.offered:
+            return ", ".join(map(str, self.offered))
         if self.high is None:
             return f"{self.low} or more"
         if self.multiple > 1:

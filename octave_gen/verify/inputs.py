@@ -39,7 +39,7 @@ def edge_vectors(seed: int, role: str, count: int, head_size: int, dtype: torch.
     """[count, head] of dtype: each kind of edge in turn, a Gaussian of random magnitude between any two.
 
     Zero, ones, 65504, the largest finite value, the smallest denormal in one dim or random ones in all, magnitudes
-    from 1e-20 to 1e18 (as far as dtype has them), +-1 at random, NaN, Inf and -Inf in one dim.
+    from 1e-20 to 1e19 (as far as dtype has them), +-1 at random, NaN, Inf and -Inf in one dim.
     """
     source = generator(seed, role)
 
@@ -67,6 +67,7 @@ def edge_vectors(seed: int, role: str, count: int, head_size: int, dtype: torch.
         normal() * 1e-20,
         normal() * 1e-38,
         normal() * 1e18,
+        normal() * 1e19,
         torch.ones(head_size),
         one(1.0, torch.zeros(head_size)),
         -torch.zeros(head_size),

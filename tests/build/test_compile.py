@@ -117,7 +117,7 @@ def test_half_written_object_is_not_taken(run: Run, store: Cache) -> None:
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage("/")._replace(free=1 << 20)
-    monkeypatch.setattr(compile.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
 
 
 @pytest.mark.usefixtures("full_disk")

@@ -244,13 +244,6 @@ def test_files_are_replaced_whole_or_not_at_all(root: Path, monkeypatch: pytest.
     assert snapshot(root) == whole
 
 
-def test_generated_that_is_a_file(root: Path) -> None:
-    (root / "generated").rename(root / "aside")
-    (root / "generated").write_text("x")
-    with pytest.raises(OctaveError, match="cannot be written"):
-        drift.generate(root)
-
-
 def test_an_excerpt_is_bounded(root: Path) -> None:
     long = [drift.Difference("changed", f"f{i}", "\n".join(f"{i}.{n}" for n in range(100))) for i in range(9)]
     shown = drift.excerpt([drift.Difference("orphan", "o"), *long], files=2, lines=3).splitlines()
@@ -289,3 +282,18 @@ def test_the_own_checkout_is_found_from_a_folder_inside(monkeypatch: pytest.Monk
     assert root is not None
     monkeypatch.chdir(root / "templates" / "hip")
     assert drift.own_checkout() == root
+
+
+@pytest.mark.parametrize("what", ["file", "broken link"])
+def test_a_file_in_the_place_of_the_folder_is_named(root: Path, what: str) -> None:
+    folder = root / "generated"
+    folder.rename(root / "moved")
+    if what == "file":
+        folder.write_text("mine")
+    else:
+        folder.symlink_to(root / "nowhere")
+    for action in (drift.compare, drift.generate):
+        with pytest.raises(OctaveError, match=r"^generated: this is no folder") as caught:
+            action(root)
+        assert "remove it" in str(caught.value.hint)
+    assert folder.is_symlink() == (what == "broken link")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -310,3 +311,91 @@ def test_host_half_that_does_not_compile(tmp_path: Path, monkeypatch: pytest.Mon
     with store.writing() as session, pytest.raises(OctaveError, match=r"launch.cpp:1:\d+: error") as caught:
         link.link(b"", (), arch="gfx942", compiler=link.find_compiler(), torch=link.find_torch(), session=session)
     assert "-c launch.cpp" in str(caught.value.where)
+
+
+def linked_with(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> link.Library:
+    """Links an empty library whose host half is one file, with the compiler ``command``."""
+    sources = {"launch.cpp": b"", "embed.S": b"", "exports.map": b"{ local: *; };"}
+    monkeypatch.setattr(link, "host_sources", lambda: sources)
+    compiler = link.HostCompiler(tuple(command.split()), "test 1.0", "test")
+    torch = link.Torch("2.13.0", folder / "include", folder / "lib")
+    with Cache(folder / "cache", 1 << 20, 1.0, lambda line: None).writing() as session:
+        return link.link(b"", (), arch="gfx942", compiler=compiler, torch=torch, session=session)
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_options_in_cxx_are_part_of_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch, found = link.find_torch(), []
+    for command in ("g++", "g++ -O0", "g++ -O0 -fno-inline"):
+        monkeypatch.setenv("CXX", command)
+        found.append(link.find_compiler())
+    assert len({compiler.version for compiler in found}) == 1
+    assert len({link.host_key(compiler, torch) for compiler in found}) == 3
+    assert len({compiler.identity for compiler in found}) == 3
+    assert found[2].command == ("g++", "-O0", "-fno-inline")
+    assert found[2].flags == ("-O0", "-fno-inline", *found[0].flags)
+
+
+def test_manifest_shows_the_flags_of_the_host_half(built: Built) -> None:
+    flags = (*built.workshop.tools.host.command[1:], *link.COMPILE_FLAGS, *link.LINK_FLAGS)
+    for made in built.libraries.values():
+        assert json.loads(made.manifest.read_text())["host"]["flags"] == list(flags)
+
+
+def test_relative_compiler_is_found_from_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path / "mine", 'exec g++ "$@"')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CXX", "./mine -O1")
+    assert link.find_compiler().command == (str(tmp_path / "mine"), "-O1")
+
+
+@pytest.mark.parametrize("command", ["true", "sh -c :"])
+def test_what_does_not_answer_is_no_compiler(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setenv("CXX", command)
+    with pytest.raises(OctaveError, match="does not say its version") as caught:
+        link.find_compiler()
+    assert str(caught.value.where).startswith(command.split()[0])
+    assert "CXX" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("written", ["", "launch.cpp.o", "embed.o"])
+def test_compiler_that_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    command = script(tmp_path / "c++", f'for out; do :; done; case $out in "{written}") : >$out;; esac')
+    missing = "embed.o" if written == "launch.cpp.o" else "launch.cpp.o"
+    with pytest.raises(OctaveError, match=f"{missing} cannot be read: No such file") as caught:
+        linked_with(command, tmp_path, monkeypatch)
+    assert str(caught.value.where).startswith(command)
+    assert "CXX" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "launch.cpp:9:1: fatal error: error writing to x.s: No space left on device",
+        "x.s: Fatal error: can't write 51 bytes to section .text of x.o: 'No space left on device'",
+        "collect2: fatal error: ld terminated with signal 7 [Bus error]",
+        "",
+    ],
+)
+def test_full_disk_is_not_the_compilers_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    if "No space" not in said:
+        usage = shutil.disk_usage("/")._replace(free=1 << 20)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    command = script(tmp_path / "c++", f'echo "{said}" >&2; exit 1')
+    with pytest.raises(OctaveError, match="the compile cache cannot be written: its disk is full") as caught:
+        linked_with(command, tmp_path, monkeypatch)
+    assert caught.value.where == str(tmp_path / "cache")
+    assert "OCTAVE_CACHE_DIR" in str(caught.value.hint)
+
+
+def test_diagnostic_is_not_hidden_by_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")._replace(free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    command = script(tmp_path / "c++", "echo 'launch.cpp:1:1: error: bad' >&2; exit 1")
+    with pytest.raises(OctaveError, match=r"does not compile: launch\.cpp:1:1: error: bad"):
+        linked_with(command, tmp_path, monkeypatch)

@@ -93,6 +93,9 @@ def test_second_build_does_nothing(workshop: Workshop, linked: list[str]) -> Non
     stamps = [path.stat() for path in (first.library, first.manifest)]
     (second,) = workshop.build(sources)
     assert second == replace(first, compiled=0, unchanged=True)
+    assert any(line.startswith("1 unit: 0 in the cache, 1 to compile, ") for line in workshop.lines)
+    assert "gfx942: linking 1 code object" in workshop.lines
+    assert f"gfx942: built, 1 unit compiled: {first.library}" in workshop.lines
     assert [path.stat().st_mtime_ns for path in (first.library, first.manifest)] == [s.st_mtime_ns for s in stamps]
     assert linked == ["gfx942"]
     assert "up to date" in workshop.lines[-1]

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from octave_gen import plan, settings, spec
-from octave_gen.arch import ARCHS, Arch, Evidence
+from octave_gen.arch import ARCHS
 from octave_gen.build import readme
 from octave_gen.errors import OctaveError
 from octave_gen.plan import Variant
@@ -64,19 +64,6 @@ def test_every_variable_and_arch_has_its_row() -> None:
     assert "| `OCTAVE_CACHE_DIR` | " in readme.environment_table()
     for chip in ARCHS.values():
         assert f"| {chip.name} | {chip.family} | {chip.product} |" in readme.arch_table()
-
-
-def test_evidence_claims_hardware_only_where_it_was() -> None:
-    def chip(evidence: Evidence) -> Arch:
-        return Arch(**{**vars(ARCHS["gfx942"]), "evidence": evidence})
-
-    assert readme.evidence(chip(Evidence("compiled"))) == "compiled, not executed"
-    assert readme.evidence(chip(Evidence("interpreted"))) == "executed and checked in an interpreter"
-    assert (
-        readme.evidence(chip(Evidence("hardware", "A. User", "2030-01-02"))) == "run on hardware by A. User, 2030-01-02"
-    )
-    with pytest.raises(KeyError):
-        readme.evidence(chip(Evidence("validated")))
 
 
 def test_updating_keeps_the_text_and_settles(planned: list[Variant]) -> None:

@@ -115,3 +115,36 @@ def test_a_header_that_does_not_exist_is_named(units: list[Unit], templates: Pat
         render.template_files(_unit(units, "reduce_h128_portable_gfx942"))
     assert error.value.where is not None
     assert error.value.where.endswith("octave/vector.h")
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("{{ 1 // unit.variants[9:] | length }}", "ZeroDivisionError"),
+        ('{{ "a" + 1 }}', "TypeError"),
+        ("{{ [].pop() }}", "IndexError"),
+        ('{% include "reduce_portable.hip.j2" %}', "RecursionError"),
+    ],
+)
+def test_whatever_a_template_raises_is_told_with_its_line(
+    units: list[Unit], templates: Path, expression: str, problem: str
+) -> None:
+    (templates / "hip" / "reduce_portable.hip.j2").write_text(f"// first\n{expression}\n")
+    with pytest.raises(OctaveError, match=f"cannot be rendered: {problem}") as error:
+        render.render_unit(_unit(units, "reduce_h128_portable_gfx942"))
+    assert error.value.where == "templates/hip/reduce_portable.hip.j2:2, reduce_h128_portable_gfx942"
+
+
+def test_a_template_that_imports_itself_is_listed_once(units: list[Unit], templates: Path) -> None:
+    file = templates / "hip" / "reduce_portable.hip.j2"
+    file.write_text('{% import "reduce_portable.hip.j2" as octave %}\n')
+    assert render.template_files(_unit(units, "reduce_h128_portable_gfx942")) == (file,)
+
+
+@pytest.mark.parametrize("name", ["hip/reduce_portable.hip.j2", "hip/macros.j2", "include/octave/reduce.h"])
+def test_a_template_that_is_no_utf_8(units: list[Unit], templates: Path, name: str) -> None:
+    file = templates / name
+    file.write_bytes(file.read_bytes() + b"\xff")
+    with pytest.raises(OctaveError, match="is no UTF-8") as error:
+        render.template_files(_unit(units, "reduce_h128_portable_gfx942"))
+    assert error.value.where == str(file)

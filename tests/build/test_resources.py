@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_units import BUDGET, Built, compile_texts, tiny_unit
+from tiny_units import BUDGET, Built, compile_texts, tiny_text, tiny_unit
 
 from octave_gen import arch as archs
 from octave_gen.build import resources
@@ -206,5 +206,10 @@ def test_object_for_another_machine(built: Built) -> None:
     assert "EM_X86_64" in found[0]
 
 
-def test_every_arch_has_its_elf_number() -> None:
-    assert set(resources._ELF_MACHINES) == set(archs.ARCHS)
+def test_a_new_chip_is_a_row_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chip = replace(archs.get("gfx1100"), name="gfx1101", elf_machine=0x46)
+    monkeypatch.setitem(archs.ARCHS, chip.name, chip)
+    unit = tiny_unit(arch=chip.name)
+    (tmp_path / "tiny.h").write_text("#define TINY 1.0f\n")
+    compiled = compile_texts({unit.name: tiny_text(unit)}, tmp_path, chip.name)[unit.name]
+    assert problems(unit, compiled) == []

@@ -88,6 +88,9 @@ def test_generate_puts_it_right(run: Run, checkout: Path) -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (0, dry.stdout, "2 files changed\n")
     assert (checkout / UNIT).read_text() == text
     assert run("check").exit_code == 0
+    (checkout / UNIT).unlink()
+    assert "say: 1 file; fix" in run("check").stderr
+    assert run("generate").stderr == "1 file changed\n"
     assert run("generate").stdout == ""
 
 

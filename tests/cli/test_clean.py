@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+
+from octave_gen import paths
 
 Run = Callable[..., Result]
 
@@ -99,3 +102,20 @@ def test_a_build_that_runs_is_not_cleaned_away(run: Run, out: Path, monkeypatch:
     assert result.exit_code == 1
     assert "another build holds this lock" in result.stderr
     assert listing(out) == before
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="this machine has no make")
+def test_make_clean_makes_no_environment(tmp_path: Path) -> None:
+    def make_clean() -> None:
+        command = ["make", "-f", paths.PACKAGE.parent / "Makefile", "clean", "PYTHON=false", "VENV=venv"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+
+    (tmp_path / "dist").mkdir()
+    make_clean()
+    assert listing(tmp_path) == set()
+    program = tmp_path / "venv" / "bin" / "octave-gen"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "$@" > called\n')
+    program.chmod(0o755)
+    make_clean()
+    assert (tmp_path / "called").read_text() == "clean\n"

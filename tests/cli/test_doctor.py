@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from octave_gen import paths
 from octave_gen.build import doctor, toolchain
 from octave_gen.errors import OctaveError
 
@@ -31,10 +33,11 @@ def test_what_a_build_needs_is_found_here(run: Run) -> None:
     assert "missing" not in result.stdout
 
 
-def test_json(run: Run) -> None:
+def test_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
     found = {item["name"]: item for item in json.loads(run("doctor", "--json").stdout)}
-    names = {*NEEDED, "clang-22", "rocm", "lld", "disassembler", "HIP runtime", "GPU", "flydsl"}
-    assert names <= set(found)
+    names = {*NEEDED, "clang-22", "rocm", "lld", "disassembler", "HIP runtime", "GPU", "g++"}
+    assert names == set(found)
     assert all(found[name]["needed"] and found[name]["usable"] for name in NEEDED)
     assert all(item["purpose"] and item["remedy"] for item in found.values())
     assert all(item["usable"] == (item["version"] is not None and item["problem"] is None) for item in found.values())
@@ -69,8 +72,31 @@ def test_an_old_torch_will_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
     findings = doctor.examine()
     torch = by_name(findings)["torch"]
     assert (torch.version, torch.usable) == ("2.9.1+cpu", False)
-    assert torch.problem == "too old: 2.13 or newer is needed"
+    assert torch.problem == "too old: 2.13.0 or newer is needed"
     assert not doctor.can_build(findings)
+
+
+def test_the_remedy_for_torch_is_the_pinned_one_without_cuda() -> None:
+    pinned = re.search(r"torch==[\d.]+", (paths.PACKAGE.parent / "Makefile").read_text())
+    remedy = by_name(doctor.examine())["torch"].remedy
+    assert pinned
+    assert f"{pinned[0]} --index-url with the index of PyTorch's CPU builds" in remedy
+    assert "://" not in remedy
+
+
+def test_the_names_of_the_hip_runtime_are_those_that_a_library_opens() -> None:
+    source = (paths.templates() / "host" / "hip_runtime.cpp").read_text()
+    assert tuple(re.findall(r'"(libamdhip64[^"]*)"', source)) == doctor.HIP_NAMES
+
+
+@pytest.mark.parametrize("name", doctor.HIP_NAMES)
+def test_a_hip_runtime_in_rocms_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    monkeypatch.setattr(doctor, "find_library", lambda name: None)
+    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
+    assert not by_name(doctor.examine())["HIP runtime"].usable
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / name).write_text("")
+    assert by_name(doctor.examine())["HIP runtime"].version == str(tmp_path / "lib" / name)
 
 
 def test_the_host_compiler_is_the_one_in_cxx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -78,11 +104,20 @@ def test_the_host_compiler_is_the_one_in_cxx(monkeypatch: pytest.MonkeyPatch, tm
     fake.write_text("#!/bin/sh\necho 'my++ (mine) 15.3.1'\n")
     fake.chmod(0o755)
     monkeypatch.setenv("CXX", str(fake))
-    assert by_name(doctor.examine())[str(fake)].version == "15.3.1"
+    assert by_name(doctor.examine())[str(fake)].version == "my++ 15.3.1"
+    monkeypatch.setenv("CXX", f"env {fake}")
+    assert by_name(doctor.examine())[f"env {fake}"].version == "my++ 15.3.1"
+    monkeypatch.setenv("CXX", str(fake))
     fake.write_text("#!/bin/sh\nexit 1\n")
     assert not doctor.can_build(doctor.examine())
-    monkeypatch.setenv("CXX", str(tmp_path / "none"))
-    assert not doctor.can_build(doctor.examine())
+    monkeypatch.setenv("CXX", " ")
+    assert doctor.can_build(doctor.examine())
+    for nothing in (str(tmp_path / "none"), '"x'):
+        monkeypatch.setenv("CXX", nothing)
+        found = by_name(doctor.examine())[nothing]
+        assert not found.usable
+        assert found.needed
+        assert found.problem
 
 
 def tool(folder: Path, name: str, answer: str) -> None:
@@ -92,6 +127,14 @@ def tool(folder: Path, name: str, answer: str) -> None:
 
 def test_a_disassembler_that_misreads_newer_code_will_not_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name == "rocm-llvm-python":
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(metadata, "version", version)
     tool(tmp_path, "llvm-objdump", "LLVM (http://llvm.org/):\n  LLVM version 19.1.7")
     found = by_name(doctor.examine())["disassembler"]
     assert (found.version, found.problem) == ("19.1.7", "too old: 22 or newer is needed")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from octave_gen.errors import OctaveError, wrong_request
 
 Run = Callable[..., Result]
 
-START_UP_SECONDS = 0.6
+START_UP_CPU_SECONDS = 0.3
 LIGHT_COMMANDS = (
     ["--help"],
     ["list-variants"],
@@ -45,7 +45,7 @@ def test_help_names_every_command_and_exit_code(run: Run) -> None:
 
 
 def test_every_command_module_is_listed() -> None:
-    shared = {"__init__", "group", "options"}
+    shared = {"__init__", "group", "options", "standing"}
     modules = {path.stem.replace("_", "-") for path in (paths.PACKAGE / "cli").glob("*.py") if path.stem not in shared}
     assert modules == set(cli.COMMANDS)
 
@@ -109,24 +109,61 @@ def test_torch_is_not_imported(arguments: list[str]) -> None:
     assert done.returncode == 0
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "octave_gen.cli.group" in imported
-    assert not imported & {"torch", "numpy", "flydsl"}
+    assert not imported & {"torch", "numpy"}
     if arguments == ["--help"]:
         assert not imported & {"jinja2", "octave_gen.build.pipeline"}
 
 
-def test_start_up_is_quick() -> None:
-    def seconds() -> float:
-        begin = time.perf_counter()
-        assert process("--help").returncode == 0
-        return time.perf_counter() - begin
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_start_up_is_quick(option: str) -> None:
+    def cpu_seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert process(option).returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert min(seconds() for _ in range(5)) < START_UP_SECONDS
+    # processor time: others that run at the same time lengthen it far less than the time on the wall
+    assert any(cpu_seconds() < START_UP_CPU_SECONDS for _ in range(10))
 
 
-def test_completion_script(tmp_path: Path) -> None:
-    script = tmp_path / "octave-gen"
-    script.write_text(f"#!{sys.executable}\nfrom octave_gen.cli import main\nmain()\n")
-    script.chmod(0o755)
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """The program as it is installed."""
+    path = tmp_path / "octave-gen"
+    path.write_text(f"#!{sys.executable}\nfrom octave_gen.cli import main\nmain()\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["list-variants"], ["show", "rotate_h256_f16_portable_gfx942", "--json"]]
+)
+def test_output_that_cannot_be_written(script: Path, arguments: list[str]) -> None:
+    env = {**os.environ, "PYTHONPATH": str(paths.PACKAGE.parent)}
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run([script, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, env=env)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "error: standard output cannot be written: No space left on device"
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "generate"])
+def test_a_current_folder_that_is_gone(script: Path, tmp_path: Path, command: str) -> None:
+    env = {**os.environ, "PYTHONPATH": str(paths.PACKAGE.parent)}
+    text = f"mkdir gone && cd gone && rmdir ../gone && {script} {command}"
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == ("error: the current folder does not exist any more\n  hint: change into one that does\n")
+
+
+def test_another_error_of_the_system_names_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(monkeypatch, PermissionError(13, "Permission denied", "/some/file"))
+    result = CliRunner().invoke(cli.group, ["doctor"])
+    assert (result.exit_code, result.stderr) == (1, "error: /some/file: Permission denied\n")
+
+
+def test_completion_script(script: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(paths.PACKAGE.parent), "_OCTAVE_GEN_COMPLETE": "bash_source"}
     done = subprocess.run([script], capture_output=True, text=True, env=env)
     assert done.returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,77 @@ def test_a_line_says_what_is_known_and_built(run: Run, built: tuple[Path, Result
     assert "built=yes" not in run("list-variants", "--out", tmp_path).stdout
 
 
+def copy_of(built: tuple[Path, Result], folder: Path) -> Path:
+    shutil.copytree(built[0], folder / "out")
+    return folder / "out"
+
+
+def states(run: Run, out: Path) -> tuple[str, str, str, str]:
+    """``built=`` of NAME in the lines and in the JSON, the word that show leads its answer with, and stderr."""
+    text = run("list-variants", "--out", out, "--filter", NAME)
+    (line,) = text.stdout.splitlines()
+    (record,) = json.loads(run("list-variants", "--out", out, "--filter", NAME, "--json").stdout)
+    shown = run("show", NAME, "--out", out).stdout
+    said = (
+        "not usable" if "  built        not usable: " in shown else "not now" if "not as it is now" in shown else "yes"
+    )
+    return line.partition("built=")[2].split()[0], record["built"], said, text.stderr
+
+
+def test_a_library_of_today(run: Run, built: tuple[Path, Result]) -> None:
+    assert states(run, built[0]) == ("yes", "yes", "yes", "1 variant\n")
+    spec_file = next(paths.SPECS.glob("*h256*.toml"))
+    alone = run("list-variants", "--out", built[0], "--filter", NAME, "--spec", spec_file)
+    assert "built=yes" in alone.stdout
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "flipped"])
+def test_a_library_that_cannot_be_loaded_is_not_built(
+    run: Run, built: tuple[Path, Result], tmp_path: Path, damage: str
+) -> None:
+    out = copy_of(built, tmp_path)
+    (library,) = (out / "gfx942").glob("*.so")
+    data = bytearray(library.read_bytes())
+    if damage == "missing":
+        library.unlink()
+    else:
+        data[-1] ^= 1
+        library.write_bytes(data if damage == "flipped" else data[:-1])
+    *words, stderr = states(run, out)
+    assert words == ["no", "no", "not usable"]
+    assert stderr.startswith(f"not usable: {library}: ")
+    assert stderr.endswith("\n1 variant\n")
+
+
+def test_a_library_of_other_templates_is_stale(run: Run, built: tuple[Path, Result], tmp_path: Path) -> None:
+    out = copy_of(built, tmp_path)
+    path = out / "gfx942" / "manifest.json"
+    made = manifest.read(path)
+    for record in made["variants"]:
+        record["templates"][0]["sha256"] = "0" * 64
+    path.write_text(manifest.dump(made))
+    assert states(run, out) == ("stale", "stale", "not now", "1 variant\n")
+
+
+@pytest.mark.parametrize("command", [["list-variants"], ["list-variants", "--json"], ["show", NAME]])
+@pytest.mark.parametrize("wrong", ["generated", "gfx1100", "deep"])
+def test_a_manifest_of_something_else(
+    run: Run, built: tuple[Path, Result], tmp_path: Path, command: list[str], wrong: str
+) -> None:
+    out = copy_of(built, tmp_path)
+    path = out / "gfx942" / "manifest.json"
+    made = manifest.read(path)
+    if wrong == "deep":
+        path.write_text("[" * 100_000)
+    else:
+        path.write_text(manifest.dump({**made, **({"stage": wrong} if wrong == "generated" else {"arch": wrong})}))
+    result = run(*command, "--out", out)
+    assert (result.exit_code, result.stdout) == (1, "")
+    what = {"generated": "it describes sources", "gfx1100": "it is of gfx1100", "deep": "nested too deeply"}[wrong]
+    assert result.stderr.startswith(f"error: {path}: ")
+    assert what in result.stderr
+
+
 def test_arch_and_filter(run: Run) -> None:
     result = run("list-variants", "--arch", "gfx1100", "--filter", "rotate_*_f16_*")
     assert names(result.stdout) == ["rotate_h128_f16_portable_gfx1100", "rotate_h256_f16_portable_gfx1100"]
@@ -51,7 +123,7 @@ def test_json_is_an_array_of_the_records_of_the_manifest(run: Run, tmp_path: Pat
     units = plan.units(variant for variant in planned if variant.kind.name != "decode")
     expected = json.loads(drift.expected(units)["manifest.json"])["variants"]
     chosen = {variant.name for variant in plan.select(planned, "r*_h256*_f16_*gfx942")}
-    assert records == [record for record in expected if record["name"] in chosen]
+    assert records == [{**record, "built": "no"} for record in expected if record["name"] in chosen]
     assert result.stdout == manifest.dump(records)
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from octave_gen.formats.octave import OCTAVE, codebook
+from octave_gen.formats.octave import OCTAVE
 from octave_gen.formats.octave.codebook import LUT, LUT_MULT, lloyd_max, lookup_dwords, thresholds
 
 
@@ -72,20 +72,12 @@ def test_dwords_look_up_every_code_as_v_perm_b32_does(bits: int) -> None:
         assert picked == list(LUT[bits][first : first + 4])
 
 
-def test_template_constants() -> None:
-    constants = codebook.template_constants()
-    assert constants == OCTAVE.template_constants()
-    assert list(constants)[:3] == ["lut_one", "lut3_mult", "lut4_mult"]
-    assert (constants["lut_one"], constants["lut3_mult"], constants["lut4_mult"]) == (64, 59, 46)
-    assert (constants["lut3_lo"], constants["lut3_hi"]) == lookup_dwords(3)
-    assert tuple(constants[f"lut4_dword{i}"] for i in range(4)) == lookup_dwords(4)
-
-
 def test_c_constants_carry_numbers_and_tables() -> None:
     text = OCTAVE.c_constants()
-    assert text.startswith("static constexpr int kLutOne = 64;\n")
-    hexes = [int(h, 16) for h in re.findall(r"= 0x([0-9a-f]{8})u;", text)]
-    assert hexes == [*lookup_dwords(3), *lookup_dwords(4)]
+    assert re.findall(r"int (\w+) = (\d+);", text) == [("kLutOne", "64"), ("kLut3Mult", "59"), ("kLut4Mult", "46")]
+    dwords = re.findall(r"unsigned (\w+) = 0x([0-9a-f]{8})u;", text)
+    assert [name for name, _ in dwords] == ["kLut3Lo", "kLut3Hi", *(f"kLut4Dword{i}" for i in range(4))]
+    assert [int(digits, 16) for _, digits in dwords] == [*lookup_dwords(3), *lookup_dwords(4)]
     for bits in (3, 4):
         table = re.search(rf"signed char kLut{bits}\[{2**bits}\] = {{(.*)}};", text)
         limits = re.search(rf"float kThresholds{bits}\[{2**bits - 1}\] = {{(.*)}};", text)

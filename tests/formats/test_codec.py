@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -322,8 +323,26 @@ def test_other_sign_words_are_used_for_k_and_v_alone() -> None:
         (torch.zeros(2, 128), torch.zeros(3, 128)),
         (torch.zeros(2, 128, dtype=torch.float64), torch.zeros(2, 128)),
         (torch.zeros(2, 128), torch.zeros(2, 128, dtype=torch.int32)),
+        (torch.tensor(1.0), torch.tensor(1.0)),
     ],
 )
 def test_wrong_shapes_and_dtypes_are_refused(key: torch.Tensor, value: torch.Tensor) -> None:
     with pytest.raises(OctaveError, match=r"key|value"):
         quantize(key, value, SlotLayout.of(128, 64, K3V3))
+
+
+@pytest.mark.parametrize("read", [dequantize, dequantize_unrotated])
+@pytest.mark.parametrize(
+    "slots",
+    [
+        torch.zeros(2, 111, dtype=torch.uint8),
+        torch.zeros(2, 113, dtype=torch.uint8),
+        torch.zeros(2, 112, dtype=torch.int8),
+        torch.zeros(2, 112),
+        torch.tensor(0, dtype=torch.uint8),
+    ],
+    ids=lambda slots: f"{slots.dtype} {list(slots.shape)}",
+)
+def test_what_is_no_slot_is_refused(slots: torch.Tensor, read: Callable[..., object]) -> None:
+    with pytest.raises(OctaveError, match=r"slots are torch.*\n  hint: they must be uint8 \[\.\.\., 112\]"):
+        read(slots, SlotLayout.of(128, 64, K3V3))

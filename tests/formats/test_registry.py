@@ -25,6 +25,7 @@ def test_every_dtype_belongs_to_its_family_and_fmts_are_unique_there() -> None:
     for name, family in FAMILIES.items():
         checked: Family = family
         assert checked.name == name
+        assert checked.max_head_size % checked.block_dims == 0
         fmts = [d.fmt for d in checked.cache_dtypes]
         assert len(set(fmts)) == len(fmts)
 

@@ -80,7 +80,7 @@ def section(elf: bytes, name: str) -> bytes:
 
 @pytest.fixture(scope="session")
 def compile_kernels(tmp_path_factory: pytest.TempPathFactory) -> Compile:
-    """``compile_kernels(arch, text, *flags) -> bytes``: HIP text behind the prelude as a code object, kept for reuse."""
+    """``compile_kernels(arch, text, *flags) -> bytes``: HIP text behind the prelude, compiled once."""
     compiler = toolchain.find("ziglang")
     made: dict[tuple[str, ...], bytes] = {}
 

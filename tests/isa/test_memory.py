@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -52,8 +53,8 @@ def test_the_array_itself_is_mapped() -> None:
 def test_regions_lie_apart_and_never_overlap() -> None:
     memory = Memory()
     places = [(memory.add(f"r{n}", np.zeros(size, np.uint8)), size) for n, size in enumerate((10, 0, 1 << 20, 5, 5))]
-    for (first, size), (second, _) in zip(places, places[1:], strict=False):
-        assert second - (first + size) >= 1 << 31
+    for (first, size), (second, _) in pairwise(places):
+        assert second - (first + size) >= 3 << 32
     with pytest.raises(OctaveError, match="overlaps the region r2"):
         memory.add("bad", np.zeros(8, np.uint8), address=places[2][0] + 100)
     chosen = memory.add("mine", np.zeros(8, np.uint8), address=0x7000_0000_1000)
@@ -96,7 +97,7 @@ def test_an_offset_beyond_4_gib_costs_nothing() -> None:
     far = np.array([address + size - 4, address + (5 << 30)], np.uint64)
     space.save(far, 4, np.array([1, 2], np.uint32), key=0)
     assert space.load(far, 4, key=0).tolist() == [1, 2]
-    with pytest.raises(InstructionError, match="huge .* 3 bytes past the end"):
+    with pytest.raises(InstructionError, match=r"huge .* 3 bytes past the end"):
         space.load(far[:1] + np.uint64(3), 4, key=0)
 
 
@@ -251,16 +252,17 @@ def test_stores(machine: Make, arch_: str, name: str, kind: str) -> None:
 
 
 HALVES = {
-    "gfx942": [("ubyte_d16", "u1", 0), ("ubyte_d16_hi", "u1", 1), ("sbyte_d16", "i1", 0), ("sbyte_d16_hi", "i1", 1), ("short_d16", "u2", 0), ("short_d16_hi", "u2", 1)],
-    "gfx1100": [("d16_u8", "u1", 0), ("d16_hi_u8", "u1", 1), ("d16_i8", "i1", 0), ("d16_hi_i8", "i1", 1), ("d16_b16", "u2", 0), ("d16_hi_b16", "u2", 1)],
-}  # fmt: skip
+    "gfx942": ["ubyte_d16", "ubyte_d16_hi", "sbyte_d16", "sbyte_d16_hi", "short_d16", "short_d16_hi"],
+    "gfx1100": ["d16_u8", "d16_hi_u8", "d16_i8", "d16_hi_i8", "d16_b16", "d16_hi_b16"],
+}
+HALF_TYPES = [("u1", 0), ("u1", 1), ("i1", 0), ("i1", 1), ("u2", 0), ("u2", 1)]
 
 
-@pytest.mark.parametrize(("arch_", "case"), [(arch, case) for arch, cases in HALVES.items() for case in cases])
-def test_loads_of_half_registers(machine: Make, arch_: str, case: tuple[str, str, int]) -> None:
-    name, dtype, half = case
+@pytest.mark.parametrize("number", range(6))
+def test_loads_of_half_registers(machine: Make, arch: str, number: int) -> None:
+    name, (dtype, half) = HALVES[arch][number], HALF_TYPES[number]
     size = np.dtype(dtype).itemsize
-    m, data, offsets, address = prepared(machine, arch_, size)
+    m, data, offsets, address = prepared(machine, arch, size)
     before = m.v.copy()
     set_addresses(m, offsets + address)
     m.run(f"global_load_{name} v8, v[2:3], off")
@@ -300,10 +302,8 @@ def test_accumulator_registers_as_data(machine: Make) -> None:
     assert data[at : at + 4].tolist() == data[at + 4 : at + 8].tolist()
 
 
-@pytest.mark.parametrize("words", [1, 2, 3, 4, 8, 16])
+@pytest.mark.parametrize("words", [1, 2, 4, 8, 16])
 def test_scalar_loads(machine: Make, arch: str, words: int) -> None:
-    if arch == "gfx942" and words == 3:
-        pytest.skip("gfx942 has no scalar load of three words")
     m, data, _, address = prepared(machine, arch, 4)
     base = np.array([address + 64, address + 130], np.uint64)  # the low two bits do not count
     m.s[4], m.s[5], m.s[6] = base & np.uint64(0xFFFFFFFF), base >> np.uint64(32), [8, 20]

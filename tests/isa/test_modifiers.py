@@ -205,7 +205,7 @@ def test_packed_pairs_of_one_element_and_scalars(machine: Make) -> None:
     m = machine("gfx942")
     f32(m.v[2:4])[...] = m.random.normal(size=(2, 2, 64)).astype(np.float32)
     f32(m.s[4:6])[...] = m.random.normal(size=(2, 2)).astype(np.float32)
-    m.run("v_pk_add_f32 v[0:1], v[2:3], v[2:3] op_sel:[1,1] op_sel_hi:[1,1]")
+    m.run("v_pk_add_f32 v[0:1], v[2:3], v[2:3] op_sel:[1,1]")
     assert (f32(m.v[:2]) == 2 * f32(m.v[3])).all()
     m.run("v_pk_mul_f32 v[0:1], v[2:3], s[4:5]")
     assert (f32(m.v[:2]) == f32(m.v[2:4]) * f32(m.s[4:6])[..., None]).all()

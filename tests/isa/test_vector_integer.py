@@ -145,6 +145,20 @@ def test_integers(name: str) -> None:
     check(name, STATEMENTS[name], operands(operation.operands, cross=1500), operation.result.dtype)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (1, 32), (2, 32)])
+def test_byte_permutation_of_every_shape_of_operands(shape: tuple[int, int]) -> None:
+    """Plain selectors and those with codes above 7 are computed in different ways."""
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(0, 1 << 32, shape, dtype=np.uint32) for _ in range(2))
+    for codes in (8, 16, 256):
+        chosen = rng.integers(0, codes, (2, 32, 4), dtype=np.uint8).view(np.uint32)[..., 0]
+        for selector in (chosen, chosen[:1, :1], chosen[:, :1]):
+            got = run("v_perm_b32", a, b, selector)
+            lanes = np.broadcast_arrays(a, b, selector)
+            assert got.shape == lanes[0].shape
+            assert got.ravel().tolist() == [permute(*x) for x in zip(*(v.ravel().tolist() for v in lanes), strict=True)]
+
+
 SATURATING = sorted(name for name, operation in vector_integer.OPERATIONS.items() if operation.saturates)
 
 

@@ -3,7 +3,6 @@ fractions and IEEE rounding written out."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
@@ -92,10 +91,10 @@ def operands(types: Iterable[Type], *, seed: int = 0, count: int = 600, cross: i
     """One array [2, n] per operand: combinations of edges (at most ``cross`` of them), then random numbers."""
     types, rng = list(types), np.random.default_rng(seed)
     grids = [edges(t.dtype) for t in types]
-    combinations = list(itertools.islice(itertools.product(*(range(len(g)) for g in grids)), 40000))
-    if len(combinations) > cross:
-        combinations = [combinations[i] for i in rng.choice(len(combinations), cross, replace=False)]
-    columns = np.array(combinations).T
+    extents = [len(grid) for grid in grids]
+    total = math.prod(extents)
+    chosen = np.arange(total) if total <= cross else rng.choice(total, cross, replace=False)
+    columns = np.unravel_index(chosen, extents)
     columns_of = [
         np.concatenate([g[c], random(t.dtype, count, rng)]) for g, c, t in zip(grids, columns, types, strict=True)
     ]
@@ -153,6 +152,19 @@ def check(name: str, statement: Callable[..., Any], values: list[Array], dtype: 
     else:
         want = np.array([statement(*lane) for lane in lanes], dtype)
     assert_same(got, want.reshape(values[0].shape), *values, what=name)
+
+
+def lanes(statement: Callable[..., float], values: list[Array], kind: Type) -> Array:
+    """``statement`` on Python floats lane by lane; it returns numbers of the format."""
+    flat = [statement(*lane) for lane in zip(*(v.ravel().tolist() for v in values), strict=True)]
+    with np.errstate(all="ignore"):
+        return np.array(flat, np.float64).astype(kind.dtype).reshape(values[0].shape)
+
+
+def check_float(name: str, statement: Callable[..., float], kind: Type, **sizes: int) -> None:
+    """An instruction with a float result against ``statement``."""
+    values = operands(OPERATIONS[name].operands, **sizes)
+    assert_same(run(name, *values), lanes(statement, values, kind), *values, what=name)
 
 
 def rounded(exact: Fraction, dtype: Any, *, toward_zero: bool = False) -> float:

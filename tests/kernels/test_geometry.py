@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -84,6 +84,15 @@ def test_kinds_in_the_order_of_listings() -> None:
     assert list(KINDS) == ["store", "rotate", "decode", "reduce"]
     assert all(kind.name == name for name, kind in KINDS.items())
     assert SCALARS == {"fp16": "f16", "bf16": "bf16"}
+
+
+def test_the_tiers_on_a_chip_are_those_it_offers() -> None:
+    kind, chip = KINDS["decode"], ARCHS["gfx942"]
+    matrix, other = (replace(kind.tiers[0], name=name) for name in ("matrix", "other"))
+    more = replace(kind, tiers=(*kind.tiers, matrix, other))
+    offered = more.tiers_on(replace(chip, tiers=("other", "portable")))
+    assert [tier.name for tier in offered] == ["portable", "other"]
+    assert more.tiers_on(replace(chip, tiers=())) == ()
 
 
 def test_a_tier_that_does_not_exist_names_those_that_do() -> None:

@@ -212,3 +212,36 @@ def test_read_refuses_a_library_outside_the_folder(
     built["library"]["file"] = file
     with pytest.raises(OctaveError, match=r"library\.file"):
         manifest.read(write(built))
+
+
+@pytest.mark.parametrize("before", ["", '{"schema_version": "1.0", "stage": '])
+@pytest.mark.parametrize("depth", [900, 100_000])
+def test_read_of_what_is_nested_too_deeply(write: Callable[[object], Path], before: str, depth: int) -> None:
+    with pytest.raises(OctaveError, match=r"nested too deeply|no schema_version|stage is"):
+        manifest.read(write(before + "[" * depth + "]" * depth + ("}" if before else "")))
+
+
+def test_the_manifest_of_a_build(tmp_path: Path, built: dict[str, Any]) -> None:
+    assert manifest.read_built(tmp_path, "gfx942") is None
+    (tmp_path / "gfx942").mkdir()
+    (tmp_path / "gfx942" / "manifest.json").write_text(manifest.dump(built))
+    assert manifest.read_built(tmp_path, "gfx942") == built
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda made: made.update(stage="generated"), "it describes sources"),
+        (lambda made: made.update(arch="gfx1100"), "it is of gfx1100"),
+        (lambda made: made["variants"][0].update(arch="gfx1100"), "it is of gfx1100"),
+    ],
+)
+def test_a_manifest_of_no_build_for_the_arch(
+    tmp_path: Path, built: dict[str, Any], change: Callable[[dict[str, Any]], None], found: str
+) -> None:
+    change(built)
+    (tmp_path / "gfx942").mkdir()
+    (tmp_path / "gfx942" / "manifest.json").write_text(manifest.dump(built))
+    with pytest.raises(OctaveError, match=f"describes no library for gfx942: {found}") as raised:
+        manifest.read_built(tmp_path, "gfx942")
+    assert f"octave-gen build --arch gfx942 --out {tmp_path}" in str(raised.value)

@@ -116,7 +116,8 @@ class Judge(Interpreter):
             return super().run(code_object, launch, tensors, outputs)
         except OctaveError as error:
             kind = error.where.kind if isinstance(error.where, Place) else "no fault"
-            assert kind not in ("internal", "unsupported", "no fault"), str(error)
+            if kind in ("internal", "unsupported", "no fault"):
+                raise AssertionError(str(error)) from error
             raise
 
 

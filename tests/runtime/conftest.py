@@ -25,11 +25,12 @@ RESOURCES = ("vgprs", "agprs", "sgprs", "lds_bytes", "vgpr_spills", "sgpr_spills
 _namespaces = itertools.count(0xFEED0000)
 
 
-def elf_stand_in() -> bytes:
-    """The smallest file that passes for a whole x86-64 shared object: a header and one segment, no dynamic section."""
+def elf_stand_in(namespace: str = "") -> bytes:
+    """The smallest file that passes for a whole x86-64 shared object: a header and one segment, no dynamic section;
+    then the namespace, if there is one, as a built library holds it."""
     segment = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 120, 120, 4096)
     header = struct.pack("<4sBBB9xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, 3, 62, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
-    return header + segment
+    return header + segment + (f"{namespace}\0".encode() if namespace else b"")
 
 
 @pytest.fixture
@@ -42,8 +43,8 @@ def built_manifest(small_spec: Callable[..., Spec]) -> Callable[..., dict[str, A
     """The built manifest of a small spec on one arch; ``library`` describes `elf_stand_in`, under a fresh namespace."""
 
     def make(arch: str = "gfx942", content: bytes | None = None, **changes: Any) -> dict[str, Any]:
-        data = elf_stand_in() if content is None else content
         identity = f"{next(_namespaces):016x}"
+        data = elf_stand_in(f"octave_host_{identity}") if content is None else content
         records = [
             manifest.built_record(
                 manifest.record(variant, source_text="", templates={"hip/a.j2": HASH}, flags=("-O3",)),
@@ -77,7 +78,9 @@ def write_build(tmp_path: Path) -> Callable[..., Path]:
     def write(built: dict[str, Any], content: bytes | None = None, out: str = "out", arch: str | None = None) -> Path:
         folder = tmp_path / out / (arch or built["arch"])
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / built["library"]["file"]).write_bytes(elf_stand_in() if content is None else content)
+        (folder / built["library"]["file"]).write_bytes(
+            elf_stand_in(built["library"]["namespace"]) if content is None else content
+        )
         (folder / manifest.FILE_NAME).write_text(manifest.dump(built))
         return tmp_path / out
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from octave_gen.errors import OctaveError
+from octave_gen.formats import CACHE_DTYPES
 from octave_gen.runtime import checks, gpu
 from octave_gen.runtime.dispatch import Registry
 
@@ -62,8 +63,8 @@ STORE = [
     (edit(cache=strided), r"cache has strides \[3616, 1808, 113, 1\], not multiples of 4 bytes"),
     (edit(cache=sparse), "the bytes of a cache slot are 2 apart, not 1"),
     (edit(cache=lambda x: x[:, :, :0]), r"cache is \[3, 2, 0, 112\]: it has no heads or no rows"),
-    (edit(fmt=5), r"fmt: 5 is no cache format[\s\S]*3 \(octave_k3v3\), 4 \(octave_k3v4\)"),
-    (edit(fmt=4), r"no slot of head size 128 and fmt 4 has 112 bytes"),
+    (edit(fmt=5), r"^octave.cache_store: fmt 5 is no cache format[\s\S]*3 \(octave_k3v3\), 4 \(octave_k3v4\)"),
+    (edit(fmt=4), r"^octave.cache_store: no slot of head size 128 and fmt 4 has 112 bytes"),
     (edit(key=lambda x: x[..., :96], value=lambda x: x[..., :96]), "head_size 96 is not a multiple of 64"),
     (edit(k_signs=lambda x: x.long()), "k_signs is torch.int64, not torch.int32"),
     (edit(v_signs=lambda x: x[:3]), "v_signs has 3 words, head_size 128 needs 4"),
@@ -106,9 +107,13 @@ DECODE = [
     (edit(num_kv_splits=3), r"mid_o is \[6, 8, 2, 130\], at least \[6, 8, 3, 130\] is needed"),
     (edit(num_kv_splits=0), "num_kv_splits is 0, not 1 to 1024"),
     (edit(num_kv_splits=1025), "num_kv_splits is 1025, not 1 to 1024"),
-    (edit(query_group=0), "query_group is 0, not 1 or more"),
-    (edit(sm_scale=float("nan")), "sm_scale is nan"),
-    (edit(fmt=0), "0 is no cache format"),
+    (edit(query_group=0), "query_group is 0, not 1 to 16"),
+    (edit(query_group=17), "query_group is 17, not 1 to 16"),
+    (edit(sm_scale=float("nan")), "sm_scale is nan, not a finite fp32 number"),
+    (edit(sm_scale=float("-inf")), "sm_scale is -inf, not a finite fp32 number"),
+    (edit(sm_scale=1e300), "sm_scale is 1e\\+300, not a finite fp32 number"),
+    (edit(sm_scale=-3.5e38), "sm_scale is -3.5e\\+38, not a finite fp32 number"),
+    (edit(fmt=0), "^octave.decode: fmt 0 is no cache format"),
     (edit(k_signs=lambda x: x[:2]), "k_signs has 2 words"),
     (edit(v_signs=lambda x: x[:2]), "v_signs has 2 words"),
 ]
@@ -156,9 +161,41 @@ def test_other_devices(store_arguments: Arguments) -> None:
 
 def test_slot_beyond_the_cache(store_arguments: Arguments) -> None:
     store_arguments["slot_mapping"][2] = 48
-    with pytest.raises(OctaveError, match="slot 48 is beyond the cache's 48 slots"):
+    with pytest.raises(OctaveError, match=r"^octave\.cache_store: slot 48 is beyond the cache's 48 slots"):
         torch.ops.octave.cache_store(**store_arguments)
     assert not store_arguments["cache"].any()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("q_to_klen", (0, 49), "query 0 sees 49 tokens, the block table of request 0 ends at 48"),
+        ("block_table", ((0, 1), 6), "the block table of request 0 names a block outside 0 .. 5"),
+    ],
+)
+def test_what_only_the_reference_can_see_names_the_op(
+    name: str, change: tuple[Any, int], message: str, decode_arguments: Arguments
+) -> None:
+    place, value = change
+    decode_arguments[name][place] = value
+    with pytest.raises(OctaveError, match=f"^octave.decode: {message}"):
+        torch.ops.octave.decode(**decode_arguments)
+    assert decode_arguments["out"].isnan().all()
+
+
+@pytest.mark.parametrize("change", [{"sm_scale": 3.4028234663852886e38}, {"sm_scale": 1e-300}, {"query_group": 16}])
+def test_the_largest_scale_and_group_are_accepted(change: Arguments, decode_arguments: Arguments) -> None:
+    checks.check_decode(checks.DecodeArguments(**{**decode_arguments, **change}))
+
+
+def test_every_cache_dtype_of_the_ops_family_has_a_code_of_its_own() -> None:
+    mine = [dtype for dtype in CACHE_DTYPES.values() if dtype.family == checks.FAMILY.name]
+    assert [checks.dtype_of_fmt(dtype.fmt) for dtype in mine] == mine
+
+
+def test_the_arguments_of_decode_are_those_of_its_schema() -> None:
+    schema = torch.ops.octave.decode.default._schema
+    assert checks.DecodeArguments._fields == tuple(argument.name for argument in schema.arguments)
 
 
 def test_strides_of_single_entries_do_not_matter(store_arguments: Arguments) -> None:
@@ -171,5 +208,4 @@ def test_strides_of_single_entries_do_not_matter(store_arguments: Arguments) -> 
 
 def test_layout(store_arguments: Arguments, decode_arguments: Arguments) -> None:
     assert checks.check_cache_store(**store_arguments).slot_bytes == 112
-    del decode_arguments["use_wmma"]
-    assert checks.check_decode(**decode_arguments).rotary_dims == 64
+    assert checks.check_decode(checks.DecodeArguments(**decode_arguments)).rotary_dims == 64

@@ -111,6 +111,12 @@ def test_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         octave_gen.load(out=tmp_path)
 
 
+@pytest.mark.parametrize("arch", [942, b"gfx942", ["gfx942"]])
+def test_an_arch_that_is_no_text(arch: Any, tmp_path: Path) -> None:
+    with pytest.raises(OctaveError, match=r"is no name of an arch[\s\S]*octave_gen.load\('gfx942'\)"):
+        octave_gen.load(arch, out=tmp_path)
+
+
 @pytest.mark.parametrize("arch", ["gfx1030", "gfx9942", "sm_90", ""])
 def test_unknown_arch(arch: str, tmp_path: Path) -> None:
     with pytest.raises(OctaveError) as raised:
@@ -135,13 +141,14 @@ def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
     ("edit", "message"),
     [
         (lambda m: m.update(schema_version="2.0"), r"schema version is 2.0[\s\S]*upgrade octave-gen"),
-        (lambda m: m.update(stage="generated"), "describes sources, not a library"),
-        (lambda m: m.update(arch="gfx1100"), "is of gfx1100, not of gfx942"),
-        (lambda m: m["variants"][0].update(arch="gfx1100"), "is of gfx1100, not of gfx942"),
+        (lambda m: m.update(stage="generated"), "describes no library for gfx942: it describes sources"),
+        (lambda m: m.update(arch="gfx1100"), "no library for gfx942: it is of gfx1100"),
+        (lambda m: m["variants"][0].update(arch="gfx1100"), "no library for gfx942: it is of gfx1100"),
         (lambda m: m["torch"].update(target="99.1.0"), r"for torch 99.1.0 or newer; this is torch[\s\S]*upgrade torch"),
         (lambda m: m["torch"].update(target="new"), "no torch version"),
         (lambda m: m["library"].update(sha256="0" * 64), r"sha256 is [0-9a-f]{64}, its manifest says 0{64}"),
-        (lambda m: m["library"].update(size=121), "has 120 bytes, its manifest says 121"),
+        (lambda m: m["library"].update(size=121), "has 149 bytes, its manifest says 121"),
+        (lambda m: m["library"].update(namespace="octave_host_" + "0" * 16), "brings no octave_host_0+::launch"),
         (lambda m: m["library"].update(file="../liboctave_x.so"), "library.file"),
         (lambda m: m["library"].update(file="liboctave_other.so"), "is missing"),
         (lambda m: m.pop("library"), "library is missing"),
@@ -177,7 +184,7 @@ def test_newer_minor_version_is_read(
 
 
 def test_folder_of_another_arch(built_manifest: Built, write_build: Write, registry: Registry) -> None:
-    with pytest.raises(OctaveError, match="is of gfx1100, not of gfx942"):
+    with pytest.raises(OctaveError, match="no library for gfx942: it is of gfx1100"):
         octave_gen.load("gfx942", out=write_build(built_manifest("gfx1100"), arch="gfx942"))
 
 
@@ -211,3 +218,22 @@ def test_library_without_the_op(
     with pytest.raises(OctaveError, match=f"brings no {built['library']['namespace']}::launch"):
         octave_gen.load("gfx942", out=write_build(built))
     assert registry.libraries == ()
+
+
+def test_a_failed_load_leaves_nothing_behind_for_the_next(small_build: Path, tmp_path: Path) -> None:
+    """A manifest with a wrong namespace, then the same library elsewhere with its true one, in a process of its own."""
+    shutil.copytree(small_build, tmp_path / "wrong")
+    wrong = "octave_host_" + "0" * 16
+    change(tmp_path / "wrong" / "gfx942" / FILE_NAME, lambda m: m["library"].update(namespace=wrong))
+    code = """if True:
+        import sys, torch, octave_gen
+        try:
+            octave_gen.load("gfx942", out=sys.argv[1])
+        except octave_gen.errors.OctaveError as error:
+            assert "brings no" in str(error)
+        library = octave_gen.load("gfx942", out=sys.argv[2])
+        getattr(torch.ops, library.namespace).launch
+    """
+    command = [sys.executable, "-c", code, str(tmp_path / "wrong"), str(small_build)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from octave_gen import spec
+from octave_gen.arch import ARCHS, Arch
 from octave_gen.errors import WRONG_REQUEST, OctaveError
+from octave_gen.kernels import KINDS
+from octave_gen.kernels.base import Shape
 
 Lines = Mapping[str, str | None]
 """TOML values by key; None leaves the key out."""
@@ -86,3 +90,24 @@ def report(load_text: Callable[[str], spec.Spec], tmp_path: Path) -> Callable[[s
         return rest
 
     return lines
+
+
+def _no_small_groups(shape: Shape, arch: Arch) -> str | None:
+    return None if (shape.query_group or 0) >= 4 else "the matrix tier holds query_group 4 and more"
+
+
+@pytest.fixture
+def matrix_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second tier of decode on gfx942, which holds heads of every size with query groups from 4."""
+    decode, chip = KINDS["decode"], ARCHS["gfx942"]
+    matrix = replace(decode.tiers[0], name="matrix", refuse=_no_small_groups)
+    monkeypatch.setitem(KINDS, "decode", replace(decode, tiers=(*decode.tiers, matrix)))
+    monkeypatch.setitem(ARCHS, "gfx942", replace(chip, tiers=(*chip.tiers, "matrix")))
+
+
+@pytest.fixture
+def every_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiers that hold heads of every size, so that the format alone decides."""
+    for name, kind in KINDS.items():
+        tiers = tuple(replace(tier, refuse=lambda shape, arch: None) for tier in kind.tiers)
+        monkeypatch.setitem(KINDS, name, replace(kind, tiers=tiers))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 
 import pytest
 
 from octave_gen.arch import ARCHS
 from octave_gen.kernels import KINDS
 from octave_gen.spec.budgets import SHAPE_KEYS
-from octave_gen.spec.fields import COUNTS, RESOURCES, SELECTORS, WORK, count_key
-from octave_gen.spec.model import UNCOUNTED, Budget, CountedBudget, Spec
+from octave_gen.spec.fields import COUNTS, RESOURCES, SELECTORS, WORK, count_key, tiers_field
+from octave_gen.spec.model import UNCOUNTED, Budget, BudgetRule, CountedBudget, Spec
 
 Report = Callable[[str], list[str]]
 Text = Callable[..., str]
@@ -18,8 +19,8 @@ Text = Callable[..., str]
 STORE, ROTATE, DECODE, REDUCE = range(4)
 KERNELS = "    allowed: store, rotate, decode, reduce"
 KEYS = (
-    "    allowed: kernel, arch, cache_dtypes, gqa_groups, query_groups, vgprs, agprs, sgprs, lds_bytes, occupancy, "
-    "vgpr_spills, sgpr_spills, scratch_bytes, valu_per_token, clocks_per_token"
+    "    allowed: kernel, arch, cache_dtypes, gqa_groups, query_groups, tiers, vgprs, agprs, sgprs, lds_bytes, "
+    "occupancy, vgpr_spills, sgpr_spills, scratch_bytes, valu_per_token, clocks_per_token"
 )
 NUMBER = "    allowed: any number above 0"
 EVERY = "    fix: leave the key out to select every group"
@@ -145,6 +146,18 @@ SINGLE = {
             "  budget[2].cache_dtypes (decode on gfx942): the list is empty",
             "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4",
             "    fix: leave the key out to select every cache dtype",
+        ],
+    ),
+    "unknown tier": (
+        {"tiers": '["portable", "mfma"]'},
+        ['  budget[2].tiers[1] (decode on gfx942): "mfma" is no tier', "    allowed: portable"],
+    ),
+    "empty selector of tiers": (
+        {"tiers": "[]"},
+        [
+            "  budget[2].tiers (decode on gfx942): the list is empty",
+            "    allowed: portable",
+            "    fix: leave the key out to select every tier",
         ],
     ),
     "count as string": (
@@ -462,6 +475,72 @@ def test_without_any_budget(spec_text: Text, report: Report) -> None:
     ]
 
 
+MATRIX = {"tiers": '["matrix"]'}
+PORTABLE = {"tiers": '["portable"]'}
+
+
+def test_a_budget_selects_every_tier_unless_it_names_some(
+    matrix_tier: None, spec_text: Text, load_text: Callable[[str], Spec], report: Report
+) -> None:
+    assert load_text(spec_text()).budgets[DECODE].tiers == ()
+    text = spec_text(edits={DECODE: PORTABLE}, add=[{**MATRIX, "vgprs": "256"}])
+    assert [rule.tiers for rule in load_text(text).budgets if rule.kernel == "decode"] == [("portable",), ("matrix",)]
+    assert report(spec_text(add=[MATRIX])) == [
+        "  budget[4]: selects decode on gfx942 in the matrix tier, as budget[2] does",
+        ONE,
+    ]
+    assert report(spec_text(add=[{}])) == ["  budget[4]: selects decode on gfx942, as budget[2] does", ONE]
+
+
+def test_each_tier_needs_a_budget_for_what_it_holds(matrix_tier: None, spec_text: Text, report: Report) -> None:
+    """The matrix tier does not hold query group 1, so nothing is missing there."""
+    fix = _add("decode") + ', tiers = ["matrix"]'
+    assert report(spec_text(edits={DECODE: PORTABLE})) == [
+        "  budget: none selects decode on gfx942 in the matrix tier",
+        fix,
+    ]
+    assert report(spec_text(edits={DECODE: PORTABLE}, add=[{**MATRIX, "gqa_groups": "[1]"}])) == [
+        "  budget: none selects decode on gfx942 in the matrix tier, gqa_group 6 with query_group 4",
+        fix,
+    ]
+    assert report(spec_text(edits={DECODE: MATRIX})) == [
+        "  budget: none selects decode on gfx942 in the portable tier",
+        _add("decode") + ', tiers = ["portable"]',
+    ]
+    assert report(spec_text(drop=[DECODE])) == ["  budget: none selects decode on gfx942", _add("decode")]
+
+
+def test_what_no_tier_holds_needs_no_budget(spec_text: Text, load_text: Callable[[str], Spec]) -> None:
+    top = {"gqa_groups": "[4, 16]", "query_groups": "[4, 16]"}
+    loaded = load_text(
+        spec_text(top=top, edits={DECODE: {"query_groups": "[4]"}}, add=[{"gqa_groups": "[4]", "query_groups": "[16]"}])
+    )
+    assert len(loaded.budgets) == 5
+
+
+def test_tiers_are_those_of_the_kernel_on_the_chip(matrix_tier: None, spec_text: Text, report: Report) -> None:
+    assert report(spec_text(edits={STORE: MATRIX})) == [
+        '  budget[0].tiers[0] (store on gfx942): "matrix" is no tier',
+        "    allowed: portable",
+    ]
+    on_gfx1100 = [{**ON_GFX1100, "kernel": f'"{kernel}"'} for kernel in KINDS]
+    on_gfx1100[DECODE].update(MATRIX)
+    assert report(spec_text(top=BOTH, add=on_gfx1100)) == [
+        '  budget[6].tiers[0] (decode on gfx1100): "matrix" is no tier',
+        "    allowed: portable",
+    ]
+
+
+def test_a_broken_selector_of_tiers_neither_covers_twice_nor_leaves_a_gap(
+    matrix_tier: None, spec_text: Text, report: Report
+) -> None:
+    lines = report(spec_text(edits={DECODE: {"tiers": '["matrx"]'}}, add=[PORTABLE]))
+    assert lines == [
+        '  budget[2].tiers[0] (decode on gfx942): "matrx" is no tier (did you mean matrix?)',
+        "    allowed: portable, matrix",
+    ]
+
+
 def test_the_tables_of_keys_name_every_field_of_a_budget() -> None:
     resources = {resource.key: resource.required for resource in RESOURCES}
     minimal = Budget(**{key: 1 for key, required in resources.items() if required})
@@ -469,7 +548,10 @@ def test_the_tables_of_keys_name_every_field_of_a_budget() -> None:
     assert set(COUNTS) == set(vars(UNCOUNTED))
     assert list(WORK) == list(KINDS)
     assert count_key("valu", "decode") == "valu_per_token"
-    assert {field.key for field in SELECTORS} == {"kernel", "arch", *SHAPE_KEYS}
+    selectors = {field.key for field in (*SELECTORS, tiers_field(None, None))}
+    assert selectors == {"kernel", "arch", "tiers", *SHAPE_KEYS}
+    rule = {field.name for field in fields(BudgetRule)}
+    assert rule == selectors | {"budget", "counted"}
     assert {field for kind in KINDS.values() for field in kind.fields} >= set(SHAPE_KEYS.values())
 
 

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from octave_gen import __version__, spec
+from octave_gen.arch import ARCHS
 from octave_gen.errors import WRONG_REQUEST, OctaveError
-from octave_gen.formats import FAMILIES, cache_dtype
+from octave_gen.formats import FAMILIES, CacheDtype, cache_dtype
+from octave_gen.formats.octave import OctaveFamily
+from octave_gen.kernels import KINDS
 from octave_gen.spec import unsupported
-from octave_gen.spec.fields import FIELDS, RESOURCES, SELECTORS
+from octave_gen.spec.fields import RESOURCES, SELECTORS, spec_fields
 from octave_gen.spec.model import Budget, BudgetRule, Spec
+from octave_gen.spec.report import HINT
 
 Report = Callable[[str], list[str]]
 Text = Callable[..., str]
 
 DATA = Path(__file__).parent / "data"
+HEADS = "    allowed: 128, 256, 512"
 DIMS = "    allowed: 64, 128, 192, 256, 320, 384, 448, 512"
 GROUPS = "    allowed: 1 to 16"
 DTYPES = "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4"
 SCALARS = "    allowed: fp16, bf16"
-ARCHS = "    allowed: gfx942, gfx1100"
+CHIPS = "    allowed: gfx942, gfx1100"
 KEYS = (
     "    allowed: edition, family, cache_dtypes, head_size, rotary_dims, gqa_groups, query_groups, query_dtypes, "
     "archs, budget"
@@ -60,17 +66,17 @@ def test_a_label_replaces_the_file_name(spec_text: Text, tmp_path: Path) -> None
 
 
 TOP_LEVEL = {
-    "integer as string": ("head_size", '"256"', ['  head_size: expected an integer, got the string "256"', DIMS]),
+    "integer as string": ("head_size", '"256"', ['  head_size: expected an integer, got the string "256"', HEADS]),
     "integer as float": ("rotary_dims", "64.0", ["  rotary_dims: expected an integer, got the float 64.0", DIMS]),
-    "integer as bool": ("head_size", "true", ["  head_size: expected an integer, got the boolean true", DIMS]),
-    "integer as date": ("head_size", "2024-01-01", ["  head_size: expected an integer, got a date or time", DIMS]),
-    "integer as list": ("head_size", "[256]", ["  head_size: expected an integer, got a list", DIMS]),
-    "integer as table": ("head_size", "{}", ["  head_size: expected an integer, got a table", DIMS]),
-    "no multiple of 64": ("head_size", "200", ["  head_size: 200 is not a multiple of 64", DIMS]),
+    "integer as bool": ("head_size", "true", ["  head_size: expected an integer, got the boolean true", HEADS]),
+    "integer as date": ("head_size", "2024-01-01", ["  head_size: expected an integer, got a date or time", HEADS]),
+    "integer as list": ("head_size", "[256]", ["  head_size: expected an integer, got a list", HEADS]),
+    "integer as table": ("head_size", "{}", ["  head_size: expected an integer, got a table", HEADS]),
+    "no multiple of 64": ("head_size", "200", ["  head_size: 200 is not a multiple of 64", HEADS]),
     "zero": ("rotary_dims", "0", ["  rotary_dims: 0 is out of range", DIMS]),
-    "negative": ("head_size", "-64", ["  head_size: -64 is out of range", DIMS]),
-    "head above 512": ("head_size", "576", ["  head_size: 576 is out of range", DIMS]),
-    "beyond 64 bits": ("head_size", "0x" + "f" * 5000, ["  head_size: beyond 64 bits is out of range", DIMS]),
+    "negative": ("head_size", "-64", ["  head_size: -64 is out of range", HEADS]),
+    "head above 512": ("head_size", "576", ["  head_size: 576 is out of range", HEADS]),
+    "beyond 64 bits": ("head_size", "0x" + "f" * 5000, ["  head_size: beyond 64 bits is out of range", HEADS]),
     "Phi-4-mini's rotary": ("rotary_dims", "96", ["  rotary_dims: 96 is not a multiple of 64", DIMS]),
     "string as integer": ("family", "3", ["  family: expected a string, got the integer 3", "    allowed: octave"]),
     "unknown family": ("family", '"turboquant"', ['  family: "turboquant" is no format family', "    allowed: octave"]),
@@ -134,17 +140,17 @@ TOP_LEVEL = {
             DTYPES,
         ],
     ),
-    "unknown arch": ("archs", '["gfx943"]', ['  archs[0]: "gfx943" is no arch (did you mean gfx942?)', ARCHS]),
-    "arch in wrong case": ("archs", '["GFX942"]', ['  archs[0]: "GFX942" is no arch (did you mean gfx942?)', ARCHS]),
+    "unknown arch": ("archs", '["gfx943"]', ['  archs[0]: "gfx943" is no arch (did you mean gfx942?)', CHIPS]),
+    "arch in wrong case": ("archs", '["GFX942"]', ['  archs[0]: "GFX942" is no arch (did you mean gfx942?)', CHIPS]),
     "target id": (
         "archs",
         '["gfx942:xnack-"]',
-        ['  archs[0]: "gfx942:xnack-" is no arch (did you mean gfx942?)', ARCHS],
+        ['  archs[0]: "gfx942:xnack-" is no arch (did you mean gfx942?)', CHIPS],
     ),
     "unsupported arch": (
         "archs",
         '["gfx942", "gfx950"]',
-        ["  archs[1]: gfx950 is not supported: CDNA4: no kernel has been built or checked for it", ARCHS],
+        ["  archs[1]: gfx950 is not supported: CDNA4: no kernel has been built or checked for it", CHIPS],
     ),
     "terminal escapes": (
         "family",
@@ -212,7 +218,62 @@ def test_a_shape_that_no_dtype_of_the_family_holds(
     assert reason in _refusal(head, rotary)
 
 
-def test_compact_names_the_head_that_it_cannot_hold_and_the_dtypes_that_can(spec_text: Text, report: Report) -> None:
+@pytest.mark.parametrize("rotary", ["64", '"wide"', "96"])
+def test_a_head_that_no_tier_holds_is_one_problem(rotary: str, spec_text: Text, report: Report) -> None:
+    top = {"head_size": "192", "rotary_dims": rotary, "cache_dtypes": '["octave_k3v4", "octave_k3v3_compact"]'}
+    lines = report(spec_text(top=top))
+    assert lines[-2:] == ["  head_size: the portable tier holds head_size 64, 128, 256 and 512, not 192", HEADS]
+    assert len(lines) == (2 if rotary == "64" else 4)
+
+
+def test_a_head_is_held_where_each_kind_has_a_tier_for_it(
+    every_head: None, spec_text: Text, load_text: Callable[[str], Spec], report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One tier that holds it is enough for a kind; one kind without such a tier, on one chip, is too few."""
+    top = {"head_size": "192"}
+    assert load_text(spec_text(top=top)).head_size == 192
+    reduce = KINDS["reduce"]
+    narrow = replace(reduce.tiers[0], name="narrow", refuse=lambda s, _: None if s.head_size == 256 else "only 256")
+    chip = ARCHS["gfx942"]
+    monkeypatch.setitem(ARCHS, "gfx942", replace(chip, tiers=("narrow", *chip.tiers)))
+    monkeypatch.setitem(KINDS, "reduce", replace(reduce, tiers=(narrow, *reduce.tiers)))
+    assert load_text(spec_text(top=top)).head_size == 192
+    monkeypatch.setitem(KINDS, "reduce", replace(reduce, tiers=(narrow,)))
+    assert report(spec_text(top=top)) == ["  head_size: only 256", "    allowed: 256"]
+    on_gfx1100 = {i: {"arch": '"gfx1100"'} for i in range(4)}
+    monkeypatch.setitem(KINDS, "reduce", reduce)
+    assert load_text(spec_text(top={**top, "archs": '["gfx1100"]'}, edits=on_gfx1100)).head_size == 192
+
+
+def test_the_dims_of_a_head_are_those_of_the_family(
+    every_head: None, spec_text: Text, report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Fine(OctaveFamily):
+        name = "fine"
+        block_dims = 32
+        max_head_size = 128
+
+        def refuse(self, head_size: int, rotary_dims: int, dtype: CacheDtype) -> str | None:
+            return None if rotary_dims < head_size else "no room"
+
+    monkeypatch.setitem(FAMILIES, "fine", Fine())
+    fine = {"family": '"fine"', "rotary_dims": "32"}
+    heads = "    allowed: 64, 96, 128"
+    assert report(spec_text(top={**fine, "head_size": "256"})) == ["  head_size: 256 is out of range", heads]
+    assert report(spec_text(top={**fine, "head_size": "80"})) == ["  head_size: 80 is not a multiple of 32", heads]
+    assert report(spec_text(top={**fine, "head_size": "96", "rotary_dims": "96"})) == [
+        "  rotary_dims: no room",
+        "    allowed: 32, 64",
+    ]
+    assert report(spec_text(top={"head_size": "96"}))[0] == "  head_size: 96 is not a multiple of 64"
+    unknown = report(spec_text(top={"family": '"finer"', "head_size": "96"}))
+    assert unknown[0] == '  family: "finer" is no format family (did you mean fine?)'
+    assert len(unknown) == 2
+
+
+def test_compact_names_the_head_that_it_cannot_hold_and_the_dtypes_that_can(
+    every_head: None, spec_text: Text, report: Report
+) -> None:
     top = {"head_size": "192", "cache_dtypes": '["octave_k3v3", "octave_k3v3_compact"]'}
     reason = _refusal(192, 64, "octave_k3v3_compact")
     assert report(spec_text(top=top)) == [
@@ -220,10 +281,6 @@ def test_compact_names_the_head_that_it_cannot_hold_and_the_dtypes_that_can(spec
         "    allowed: octave_k3v3, octave_k3v4",
     ]
     assert "192 is no power of two" in reason
-
-
-def test_a_head_of_192_is_a_spec(spec_text: Text, load_text: Callable[[str], Spec]) -> None:
-    assert load_text(spec_text(top={"head_size": "192"})).head_size == 192
 
 
 def test_every_group_from_1_to_16_and_every_dtype_is_allowed(spec_text: Text, load_text: Callable[[str], Spec]) -> None:
@@ -299,7 +356,7 @@ def test_known_features_are_refused_by_name_with_the_reason(
 
 def test_no_refused_key_is_a_key_of_a_spec_or_listed_twice() -> None:
     refused = [key for feature in unsupported.UNSUPPORTED for key in feature.keys]
-    own = {field.key for field in (*FIELDS, *SELECTORS)} | {resource.key for resource in RESOURCES}
+    own = {field.key for field in (*spec_fields({}), *SELECTORS)} | {resource.key for resource in RESOURCES}
     assert len(refused) == len(set(refused))
     assert not own & set(refused)
     assert all(unsupported.unsupported(key) for key in refused)
@@ -320,7 +377,61 @@ def test_a_newer_edition_says_what_to_upgrade_and_nothing_else(spec_text: Text, 
 
 def test_an_empty_file_lists_every_key(report: Report) -> None:
     lines = report("")
-    assert [line for line in lines if not line.startswith("    ")] == [f"  {field.key}: missing" for field in FIELDS]
+    assert [line for line in lines if not line.startswith("    ")] == [
+        f"  {field.key}: missing" for field in spec_fields({})
+    ]
+
+
+def test_broken_files_are_reported_together(spec_text: Text, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("one.toml", "fine.toml", "two.toml")]
+    texts = (spec_text(top={"head_size": "200"}), spec_text(), spec_text(top={"gqa_groups": "[0]"}))
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    with pytest.raises(OctaveError) as caught:
+        spec.load_all([*files, files[0]])
+    assert caught.value.exit_code == WRONG_REQUEST
+    assert str(caught.value).split("\n") == [
+        "2 spec files cannot be used",
+        f"{files[0]}: 1 problem",
+        "  head_size: 200 is not a multiple of 64",
+        HEADS,
+        f"{files[2]}: 1 problem",
+        "  gqa_groups[0]: 0 is out of range",
+        GROUPS,
+        f"  hint: {HINT}",
+    ]
+    with pytest.raises(OctaveError) as alone:
+        spec.load_all(files[:2])
+    with pytest.raises(OctaveError) as same:
+        spec.load(files[0])
+    assert str(alone.value) == str(same.value)
+
+
+def test_files_that_are_broken_in_other_ways_keep_their_hints(spec_text: Text, tmp_path: Path) -> None:
+    (tmp_path / "new.toml").write_text("edition = 2\n")
+    (tmp_path / "old.toml").write_text("edition = = 1\n")
+    with pytest.raises(OctaveError) as caught:
+        spec.load_all([tmp_path / name for name in ("new.toml", "old.toml", "none.toml")])
+    lines = str(caught.value).split("\n")
+    assert lines[0] == "3 spec files cannot be used"
+    assert lines[1].startswith(f"{tmp_path}/new.toml: edition 2 needs a newer octave-gen")
+    assert lines[2] == "  hint: upgrade octave-gen, or write the spec for edition = 1"
+    assert lines[3].startswith(f"{tmp_path}/old.toml:1:11: this is no TOML")
+    assert lines[-2:] == [f"{tmp_path}/none.toml: there is no such file", "  hint: name the TOML file of a spec"]
+
+
+def test_labels_are_file_names_or_paths_where_names_collide(
+    spec_text: Text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.toml").write_text(spec_text())
+    (tmp_path / "other.toml").write_text(spec_text())
+    monkeypatch.chdir(tmp_path)
+    files = [Path("a/mine.toml"), Path("other.toml"), tmp_path / "b" / "mine.toml", Path("a/mine.toml")]
+    assert [one.source for one in spec.load_all(files)] == ["a/mine.toml", "other.toml", f"{tmp_path}/b/mine.toml"]
+    assert [one.source for one in spec.load_all([files[0], files[0]])] == ["mine.toml"]
+    assert spec.load_all([]) == []
 
 
 def test_the_whole_report_of_a_spec_with_many_mistakes() -> None:

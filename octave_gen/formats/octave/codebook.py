@@ -41,14 +41,9 @@ def lookup_dwords(bits: int) -> tuple[int, ...]:
     return tuple(int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4))
 
 
-def template_constants() -> dict[str, int]:
-    """The codebooks' numbers for templates; the order is fixed. Dwords are unsigned 32-bit."""
-    return {**_small_numbers(), **_dwords()}
-
-
 def c_constants() -> str:
-    """The codebooks as members of a C++ struct: `template_constants`, then thresholds and int8 tables as arrays."""
-    text = render_c_ints(_small_numbers())
+    """The codebooks as members of a C++ struct: numbers, dwords, then thresholds and int8 tables as arrays."""
+    text = render_c_ints({"lut_one": LUT_ONE, "lut3_mult": LUT_MULT[3], "lut4_mult": LUT_MULT[4]})
     text += "".join(
         f"static constexpr unsigned {c_name(name)} = 0x{value:08x}u;\n" for name, value in _dwords().items()
     )
@@ -58,10 +53,6 @@ def c_constants() -> str:
         text += f"static constexpr float {c_name(f'thresholds{bits}')}[{len(table) - 1}] = {{{limits}}};\n"
         text += f"static constexpr signed char {c_name(f'lut{bits}')}[{len(table)}] = {{{entries}}};\n"
     return text
-
-
-def _small_numbers() -> dict[str, int]:
-    return {"lut_one": LUT_ONE, "lut3_mult": LUT_MULT[3], "lut4_mult": LUT_MULT[4]}
 
 
 def _dwords() -> dict[str, int]:

@@ -56,7 +56,8 @@ def quantize(
     k_signs, v_signs: int32 [head / 32]; the format's own when None. OctaveError for other shapes or dtypes.
     """
     for name, x in (("key", key), ("value", value)):
-        if x.dtype not in INPUT_DTYPES or x.shape[-1] != layout.head_size or x.shape != key.shape:
+        fits = x.dim() > 0 and x.shape[-1] == layout.head_size and x.shape == key.shape
+        if x.dtype not in INPUT_DTYPES or not fits:
             raise OctaveError(
                 f"{name} is {x.dtype} {list(x.shape)}, beside a key of {list(key.shape)}",
                 hint=f"both must be fp16, bf16 or fp32 of one shape [..., {layout.head_size}]",
@@ -81,7 +82,12 @@ def dequantize(slots: Tensor, layout: SlotLayout, dtype: torch.dtype = torch.flo
     """Keys and values in the rotated space: uint8 [..., slot_bytes] -> two [..., head] of dtype, fp32 or fp64.
 
     LUT[code] * scale / 64 is exact in fp32 already: 7 and 11 significant bits, and subnormal scales reach 2**-24 only.
+    OctaveError for slots of another dtype or size.
     """
+    if slots.dtype != torch.uint8 or slots.dim() == 0 or slots.shape[-1] != layout.slot_bytes:
+        raise OctaveError(
+            f"slots are {slots.dtype} {list(slots.shape)}", hint=f"they must be uint8 [..., {layout.slot_bytes}]"
+        )
     scales = _read(slots, layout.k_scales).contiguous().view(torch.float16).to(dtype)
     v_scale = _read(slots, layout.v_scale).contiguous().view(torch.float16).to(dtype)
     levels = torch.cat([_levels(slots, region, dtype) for region in (layout.k_rotary, layout.k_rest)], dim=-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from octave_gen.formats.base import CacheDtype
 from octave_gen.formats.octave import codebook
-from octave_gen.formats.octave.layout import COMPACT_FLAG, SlotLayout, geometry_problem
+from octave_gen.formats.octave.layout import BLOCK_DIMS, COMPACT_FLAG, MAX_HEAD_SIZE, SlotLayout, geometry_problem
 
 NAME = "octave"
 _COMPACT_K = "whole head rotated together, 3 bits, one scale"
@@ -15,6 +15,8 @@ class OctaveFamily:
     """Implements `formats.base.Family`."""
 
     name = NAME
+    block_dims = BLOCK_DIMS
+    max_head_size = MAX_HEAD_SIZE
     cache_dtypes = (
         CacheDtype("octave_k3v3_compact", NAME, 3 + COMPACT_FLAG, _COMPACT_K, 3),
         CacheDtype("octave_k3v3", NAME, 3, _BLOCK_K, 3),
@@ -38,10 +40,6 @@ class OctaveFamily:
                 "heads, whose rotary dims get more bits than the rest"
             )
         return problem
-
-    def template_constants(self) -> dict[str, int]:
-        """The codebooks; see `codebook.template_constants`."""
-        return codebook.template_constants()
 
     def c_constants(self) -> str:
         """The codebooks as members of a C++ struct; see `codebook.c_constants`."""
