@@ -12,6 +12,7 @@ import ctypes
 import importlib.util
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ _OLDEST_OBJDUMP = 22
 _MISSING = "install it with `pip install octave-gen[verify]`, or put llvm-objdump of LLVM 22 or later on PATH"
 _LINE = re.compile(r"^\t(\S.*?)\s*// ([0-9A-F]{12}): ([0-9A-F ]+?)(?: <.*>)?$")
 _UNKNOWN = "<unknown>"
+_THIRD_SOURCE = 0x1FF << 18
+"""Of the second word of a VOP3 instruction."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +133,26 @@ def _by_library(path: Path, text: bytes, address: int, arch: str, features: str)
     try:
         while at < len(text):
             size = step(context, base + at, len(text) - at, address + at, buffer, 512)
+            if not size:
+                older = _as_older_compilers_wrote(text[at : at + 8])
+                size = step(context, older, len(older), address + at, buffer, 512) if older else 0
             line = buffer.value.decode("ascii", "replace").strip() if size else _UNKNOWN
             yield Line(address + at, size or 4, line)
             at += size or 4
     finally:
         library.LLVMDisasmDispose(context)
+
+
+def _as_older_compilers_wrote(word: bytes) -> bytes:
+    """A VOP3 instruction with 0 in the field of its third source; nothing for any other instruction.
+
+    LLVM 24 puts the constant 0 into that field where an instruction has two sources, and the decoder of the PyPI
+    package insists on what LLVM wrote before. An instruction that has a third source never comes here.
+    """
+    if len(word) < 8 or word[3] & 0xF8 != 0xD0:
+        return b""
+    first, second = struct.unpack("<II", word)
+    return struct.pack("<II", first, second & ~_THIRD_SOURCE)
 
 
 def _by_objdump(path: Path, elf: bytes, features: str) -> list[Line]:

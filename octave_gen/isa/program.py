@@ -102,7 +102,7 @@ class Program:
         targets = (branch_target(instruction) for instruction in self.instructions.values())
         self._leaders = {target for target in targets if target is not None}
         self._blocks: dict[int, Block] = {}
-        self._classes: dict[Instruction, str] = {}
+        self._steps: dict[Instruction, Step | None] = {}
 
     def block(self, address: int) -> Block:
         """The block that begins at ``address``; raises KeyError where no instruction is."""
@@ -122,13 +122,19 @@ class Program:
             end = end_of(instruction)
             if end is not None:
                 break
-            step = indexing.compile(instruction) or compile_instruction(instruction, self.chip)
+            step = self._step(instruction, indexing)
             if step is not None:
                 steps.append((step, instruction))
             if address in self._leaders or address not in self.instructions:
                 end = End("next", address)
                 break
         return Block(tuple(inside), tuple(s for s, _ in steps), tuple(i for _, i in steps), end, address)
+
+    def _step(self, instruction: Instruction, indexing: IndexMode) -> Step | None:
+        if instruction not in self._steps:
+            step = indexing.compile(instruction) or compile_instruction(instruction, self.chip)
+            self._steps[instruction] = step
+        return self._steps[instruction]
 
     def class_of(self, instruction: Instruction) -> str:
         """The class that the instruction is counted in."""
@@ -141,8 +147,8 @@ class Program:
         indexing = IndexMode()
         for instruction in self.instructions.values():
             try:
-                if end_of(instruction) is None and indexing.compile(instruction) is None:
-                    compile_instruction(instruction, self.chip)
+                if end_of(instruction) is None:
+                    self._step(instruction, indexing)
             except UnknownError as error:
                 found.append((instruction, str(error)))
             except (IndexError, ValueError, KeyError, AttributeError) as error:

@@ -154,3 +154,18 @@ def test_words_that_are_no_instruction() -> None:
             lines = disassembly.disassemble(b"", b"\xff" * 8 + b"\x00\x00\x81\xbf", 64, "gfx942", 64, one)
             assert lines[0] == Line(64, 4, "<unknown>")
             assert lines[-1].address + lines[-1].size == 76
+
+
+@pytest.mark.parametrize(
+    ("arch_", "words", "text"),
+    [
+        ("gfx1100", (0xD73C0016, 0x02021282), "v_lshlrev_b64 v[22:23], 2, v[9:10]"),
+        ("gfx1100", (0xD73C0016, 0x00021282), "v_lshlrev_b64 v[22:23], 2, v[9:10]"),
+        ("gfx1100", (0xD7006A12, 0x02022C04), "v_add_co_u32 v18, vcc_lo, s4, v22"),
+    ],
+)
+def test_unused_sources_as_newer_compilers_write_them(arch_: str, words: tuple[int, int], text: str) -> None:
+    code = b"".join(word.to_bytes(4, "little") for word in words)
+    for one in disassembly.available():
+        if one.name == "rocm-llvm-python":
+            assert disassembly.disassemble(b"", code, 0, arch_, 32, one) == [Line(0, 8, text)]
