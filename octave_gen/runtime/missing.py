@@ -121,7 +121,7 @@ def _rotary_dims(key: VariantKey) -> int | None:
 
 def _refusal(key: VariantKey) -> str | None:
     """Why no spec can ask for the kernel: its tier or its format does not hold the shape; or None."""
-    from octave_gen.spec.fields import MAX_GROUP
+    from octave_gen.kernels.base import MAX_GROUP
 
     tier = next((tier for tier in KINDS[key.kind].tiers if tier.name == key.tier), None)
     if tier is None:
