@@ -149,7 +149,7 @@ class Tally:
         key = (pattern.tobytes(), mask.tobytes(), size, load)
         cycles = self._cycles.get(key)
         if cycles is None:
-            if len(self._cycles) > 4096:
+            if len(self._cycles) > 512:
                 self._cycles.clear()
             cycles = self._cycles[key] = bank_cycles(address.astype(np.int64), mask, size, load=load, gfx9=gfx9)
         self.lds_cycles += cycles[0]

@@ -55,6 +55,9 @@ class Place(str):
         place.address = address
         return place
 
+    def __getnewargs__(self) -> tuple[str, str, int, str, int | None, str]:  # type: ignore[override]
+        return self.kind, self.kernel, self.offset, self.instruction, self.address, self.function
+
 
 class InstructionError(Exception):
     """What an instruction ran into; never leaves this package."""

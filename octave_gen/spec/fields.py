@@ -13,8 +13,7 @@ from octave_gen.arch import Arch
 from octave_gen.errors import did_you_mean
 from octave_gen.formats import CACHE_DTYPES, FAMILIES
 from octave_gen.kernels import KINDS, KernelKind
-from octave_gen.kernels.base import MAX_GROUP
-from octave_gen.kernels.base import SCALARS
+from octave_gen.kernels.base import MAX_GROUP, SCALARS
 from octave_gen.spec.report import Problem, show_key
 from octave_gen.spec.shape import chips_of, dims_of, families_of, possible_heads
 from octave_gen.spec.unsupported import unsupported

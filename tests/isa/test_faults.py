@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from conftest import Compile, Launcher
@@ -202,3 +204,10 @@ def test_the_error_of_a_fault() -> None:
     assert place_of(error) == "k+0x40: global_load_dword v0, v[1:2], off"
     for kind in KINDS:
         assert KINDS[kind] in fault(kind, "k", 0, "s_nop 0", None, "x").what
+
+
+def test_faults_travel_between_processes() -> None:
+    error = fault("lds_race", "k", 8, "ds_read_b32 v0, v1", 12, "load", "hint", "inner")
+    copy = pickle.loads(pickle.dumps(error))
+    assert str(copy) == str(error)
+    assert vars(place_of(copy)) == vars(place_of(error))
