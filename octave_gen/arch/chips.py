@@ -87,7 +87,7 @@ ARCHS: dict[str, Arch] = {
             lds_granule=512,
             max_workgroup_lds=65536,
             costs=MI300X,
-            evidence=Evidence("compiled"),
+            evidence=Evidence("interpreted"),
         ),
         Arch(
             name="gfx1100",
@@ -107,7 +107,7 @@ ARCHS: dict[str, Arch] = {
             lds_granule=1024,
             max_workgroup_lds=65536,
             costs=RX_7900_XTX,
-            evidence=Evidence("compiled"),
+            evidence=Evidence("interpreted"),
         ),
     )
 }

@@ -52,7 +52,8 @@ def outputs(out: Path, *, dry_run: bool, progress: Progress) -> list[Removed]:
 
 def _outputs(folder: Path) -> Iterator[Path]:
     yield from sorted(folder.glob(f"liboctave_{folder.name}-*.so"))
-    yield from (path for path in (folder / manifest.FILE_NAME, folder / failures.FOLDER) if path.exists())
+    others = (manifest.FILE_NAME, manifest.VERIFICATION_FILE_NAME, failures.FOLDER)
+    yield from (folder / name for name in others if (folder / name).exists())
 
 
 def compile_cache(*, dry_run: bool, progress: Progress) -> list[Removed]:

@@ -23,6 +23,8 @@ from octave_gen.plan import Variant
 
 SCHEMA_VERSION: Final = "1.0"
 FILE_NAME: Final = "manifest.json"
+VERIFICATION_FILE_NAME: Final = "verification.json"
+"""Beside a built manifest: what was run of its code objects."""
 GENERATED: Final = "generated"
 BUILT: Final = "built"
 

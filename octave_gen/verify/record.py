@@ -19,7 +19,7 @@ from octave_gen.build import files, locks
 from octave_gen.errors import OctaveError
 from octave_gen.manifest import schema
 
-FILE_NAME: Final = "verification.json"
+FILE_NAME: Final = manifest.VERIFICATION_FILE_NAME
 SCHEMA_VERSION: Final = "1.0"
 SCHEMA: Final = Path(__file__).with_name("schema.json")
 INTERPRETER: Final = "interpreter"

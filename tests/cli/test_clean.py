@@ -28,10 +28,12 @@ def listing(folder: Path) -> set[str]:
 
 def test_outputs_go_and_their_empty_folders(run: Run, out: Path) -> None:
     library = next((out / "gfx942").glob("*.so"))
+    (out / "gfx942" / "verification.json").write_text("{}")
     before = listing(out)
     dry = run("clean", "--out", out, "--dry-run")
     assert dry.exit_code == 0
-    assert dry.stdout.splitlines() == [f"remove {library}", f"remove {out / 'gfx942' / 'manifest.json'}"]
+    written = (library, out / "gfx942" / "manifest.json", out / "gfx942" / "verification.json")
+    assert dry.stdout.splitlines() == [f"remove {path}" for path in written]
     assert dry.stderr == "0.1 MB would be freed\n"
     assert listing(out) == before
     done = run("clean", "--out", out)

@@ -25,7 +25,7 @@ def test_everything_known_of_what_is_not_built(run: Run, tmp_path: Path) -> None
     assert lines[0] == DECODE
     facts = dict(line.split(None, 1) for line in lines[1:] if len(line.split()) > 1)
     assert (facts["slot_bytes"], facts["gqa_group"], facts["query_dtype"]) == ("216", "6", "fp16")
-    assert facts["evidence"] == "compiled, not executed"
+    assert facts["evidence"] == "executed and checked in an interpreter"
     assert facts["grid"] == "ceil(queries / 4) x kv_heads x kv_splits"
     assert facts["workgroup"] == "256 threads, waves of 64"
     assert facts["source"].startswith("gfx942/decode_octave_k3v3_h256r64_g6_q4_portable_gfx942.hip sha256 ")

@@ -163,6 +163,11 @@ def test_several_regions_in_one_access() -> None:
     assert (space.load(where, 4, key=0) == want).all()
     rows = space.load(where, 16, key=0)
     assert (rows[1].view(np.uint8) == one[4:20]).all()
+    space.save(where[[1, 3]], 4, want[[3, 1]], key=2)
+    assert (one[:8].view(np.uint32) == want[[1, 3]]).all()
+    third = memory.add("three", content(64, 3))
+    AddressSpace(memory.regions).save(np.array([third, first], np.uint64), 4, np.array([5, 6], np.uint32), key=0)
+    assert one[:4].view(np.uint32)[0] == 6
     with pytest.raises(InstructionError, match="store of 4 bytes to two, byte 0") as raised:
         space.save(where, 4, want, key=0)
     assert raised.value.kind == "read_only"

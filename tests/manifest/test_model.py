@@ -77,7 +77,7 @@ def test_kernarg_table_is_aligned_and_complete(planned: list[Variant], records: 
 
 
 def test_evidence_claims_no_hardware(records: list[Record]) -> None:
-    assert of(records, "store")["evidence"] == {"level": "compiled", "by": None, "when": None}
+    assert of(records, "store")["evidence"] == {"level": "interpreted", "by": None, "when": None}
 
 
 def test_built_record_adds_the_code_object(records: list[Record], built: dict[str, Any]) -> None:
