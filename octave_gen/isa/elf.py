@@ -7,6 +7,7 @@ metadata). Versions 5 and 6 are read; they differ in nothing that matters to a l
 from __future__ import annotations
 
 import io
+import re
 import struct
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,7 @@ _ABI_VERSIONS = {3: 5, 4: 6}
 _METADATA_NOTE = 32
 _RELATIVE64 = 13
 _LARGEST_IMAGE = 1 << 30
+_TARGET = re.compile(r"gfx\w+(:\w+[+-])*$")
 _REBUILD = "rebuild the code object, or name the right file"
 
 
@@ -158,8 +160,8 @@ def _load(data: bytes) -> CodeObject:
             f"code object ABI version {data[8]} is not read", where="load", hint="compile with -mcode-object-version=5"
         )
     note = _note(elf)
-    name = chips.parse_target_id(note["amdhsa.target"].rpartition("-")[2]).arch
-    chip = chips.get(name)
+    target = _TARGET.search(note["amdhsa.target"])
+    chip = chips.get(chips.parse_target_id(target[0]).arch if target else note["amdhsa.target"])
     image = _image(elf, data)
     table: Any = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
     symbols = {symbol.name: int(symbol["st_value"]) for symbol in table.iter_symbols() if symbol.name}

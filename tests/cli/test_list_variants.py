@@ -32,7 +32,7 @@ def test_every_variant_has_one_line(run: Run) -> None:
 
 def test_a_line_says_what_is_known_and_built(run: Run, built: tuple[Path, Result], tmp_path: Path) -> None:
     line = next(x for x in run("list-variants", "--out", built[0]).stdout.splitlines() if x.startswith(NAME))
-    assert line.split() == [NAME, "slot=-", "evidence=compiled", "built=yes", "not", "verified"]
+    assert line.split() == [NAME, "slot=-", "evidence=interpreted", "built=yes", "not", "verified"]
     decode = run("list-variants", "--out", built[0], "--filter", "decode_octave_k3v4_h256r64_g6_q1_f16_*942").stdout
     assert decode.split()[1:] == ["slot=248", "evidence=compiled", "built=no"]
     assert "built=yes" not in run("list-variants", "--out", tmp_path).stdout

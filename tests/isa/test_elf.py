@@ -54,6 +54,11 @@ def test_code_object_versions(arch: str, version: int, compile_kernels: Compile)
     assert (out == 1).all()
 
 
+def test_target_with_features(compile_kernels: Compile) -> None:
+    data = compile_kernels("gfx942", TEXT, "--no-offload-arch=gfx942", "--offload-arch=gfx942:sramecc+:xnack-")
+    assert isa.load(data).arch == "gfx942"
+
+
 def test_figures_are_those_of_the_resource_gate(arch: str, small_build: Path) -> None:
     """Two readers of one note: the gate's and this one."""
     library = next((small_build / arch).glob("*.so"))
