@@ -87,6 +87,30 @@ def test_comparisons_into_exec(machine: Make, arch: str) -> None:
     assert (m.vcc == (m.exec if arch == "gfx942" else False)).all()
 
 
+def test_scalar_results_and_scc(machine: Make, arch: str) -> None:
+    m = machine(arch)
+    m.s[1], m.s[2], m.s[3] = [0xF0, 0xFFFFFFFF], [0x0F, 1], [5, 6]
+    m.run("s_and_b32 s0, s1, s2")
+    assert m.s[0].tolist() == [0, 1]
+    assert m.batch.scc.tolist() == [False, True]
+    m.run("s_cselect_b32 s0, s3, 7")
+    assert m.s[0].tolist() == [7, 6]
+    m.run("s_add_u32 s0, s1, s2")
+    assert m.s[0].tolist() == [0xFF, 0]
+    assert m.batch.scc.tolist() == [False, True]
+    m.run("s_addc_u32 s0, s3, 0")
+    assert m.s[0].tolist() == [5, 7]
+    assert m.batch.scc.tolist() == [False, False]
+    m.run("s_cmp_gt_u32 s2, s3", "s_cselect_b64 s[4:5], -1, 0")
+    assert m.s[4:6].tolist() == [[0xFFFFFFFF, 0], [0xFFFFFFFF, 0]]
+    m.run("s_movk_i32 s0, 0x8000", "s_addk_i32 s0, 0xffff", "s_cmpk_lt_i32 s0, 0x8000")
+    assert m.s[0].tolist() == [0xFFFF7FFF] * 2
+    assert m.batch.scc.all()
+    m.run("s_lshl_b64 s[4:5], s[2:3], 8")
+    assert m.s[4].tolist() == [0xF00, 0x100]
+    assert m.s[5].tolist() == [0x500, 0x600]
+
+
 def test_null_drops_what_is_written(machine: Make) -> None:
     m = machine("gfx1100")
     before = m.s.copy()

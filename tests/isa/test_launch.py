@@ -33,6 +33,16 @@ KERNEL(64) arguments(u32* out, u8 a, u16 b, u64 c, float d, u32 e) {
 KERNEL(64) endless(u32* out) {
   while (__atomic_load_n(out, __ATOMIC_RELAXED) == 0) {}
 }
+KERNEL(256) endless_and_split(u32* out) {
+  u32 x = 0;
+  while (__atomic_load_n(out, __ATOMIC_RELAXED) == 0) {
+    if (__builtin_amdgcn_readfirstlane(thread()) & 64) __atomic_store_n(out + 1, x, __ATOMIC_RELAXED);
+    ++x;
+  }
+}
+KERNEL(64) past_the_arguments(u32* out, u32 at) {
+  out[0] = ((const __attribute__((address_space(4))) u32*)__builtin_amdgcn_kernarg_segment_ptr())[at];
+}
 KERNEL(256) reversed(const u32* in, u32* out) {
   SHARED u32 tile[256];
   tile[thread()] = in[block() * 256 + thread()];
@@ -116,13 +126,26 @@ def test_variables_of_the_code_object(kernels: Launcher) -> None:
         assert out[0] == 42
 
 
-def test_step_limit(kernels: Launcher) -> None:
+@pytest.mark.parametrize("name", ["endless", "endless_and_split"])
+def test_step_limit(kernels: Launcher, name: str) -> None:
+    """Also for waves that part and meet again in every round."""
+    threads = 64 if name == "endless" else 256
     with pytest.raises(OctaveError, match="did not end: a wave executed more than 5000 instructions") as raised:
-        kernels("endless", np.zeros(1, np.uint32), step_limit=5000)
+        kernels(name, np.zeros(2, np.uint32), step_limit=5000, threads=threads)
     assert isinstance(raised.value.where, isa.Place)
     assert raised.value.where.kind == "step_limit"
-    assert raised.value.where.kernel == "endless"
-    kernels("endless", np.ones(1, np.uint32), step_limit=5000)
+    assert raised.value.where.kernel == name
+    kernels(name, np.ones(2, np.uint32), step_limit=5000, threads=threads)
+
+
+def test_64_bytes_behind_the_arguments_can_be_read(kernels: Launcher) -> None:
+    """clang loads in units that pass their end; what is there is junk."""
+    size = kernels.code_object.kernel("past_the_arguments").kernarg_bytes
+    out = np.zeros(1, np.uint32)
+    kernels("past_the_arguments", out, size // 4 + 15)
+    assert out[0] != 0
+    with pytest.raises(OctaveError, match=r"nearest is the kernel arguments .* 4 bytes past the end"):
+        kernels("past_the_arguments", out, size // 4 + 16)
 
 
 # refused --------------------------------------------------------------------------------------------------------------
