@@ -129,7 +129,7 @@ class Accuracy:
     number of the size of the largest value; the exponential multiplies it by the size of the scores (log2 units).
     """
 
-    query_mode: Literal["exact", "int8"] = "exact"
+    query_mode: Literal["exact", "int8", "int16"] = "exact"
     exact_bound: float = 1e-3
     rounding: float = 8.0
 
@@ -140,6 +140,7 @@ class Tier:
 
     refuse: the reason why a shape cannot be held on a chip, or None.
     constants: what the template gets beside the format's constants.
+    block_size_multiple: tokens; the tier reads caches whose block size is a multiple of it.
     """
 
     name: str
@@ -149,6 +150,7 @@ class Tier:
     constants: Callable[[Shape, Arch], dict[str, int]]
     refuse: Callable[[Shape, Arch], str | None]
     accuracy: Accuracy = Accuracy()
+    block_size_multiple: int = 1
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octave_gen.arch import Arch
+from octave_gen.kernels import decode_mfma
 from octave_gen.kernels.base import (
     F32,
     I32,
@@ -103,5 +104,6 @@ KIND = KernelKind(
             _refuse,
             Accuracy(query_mode="int8", exact_bound=3e-2),
         ),
+        decode_mfma.tier(ARGUMENTS),
     ),
 )

@@ -1,4 +1,4 @@
-"""Queries as decode uses them: rotated like K, exact or as int8 codes per 64 dims.
+"""Queries as decode uses them: rotated like K, exact, as int8 codes per 64 dims, or as 16-bit codes per row.
 
 The int8 form is what the portable tier computes. In fp32, for each 64 dims q of the rotated query (rotated in fp32 as
 `formats.octave.arithmetic` states; compact K rotates the whole head and still has one query scale per 64 dims):
@@ -8,6 +8,9 @@ The int8 form is what the portable tier computes. In fp32, for each 64 dims q of
 3. scale = a / 127 and code = round half even of q * (127 / a), both divisions correctly rounded, the product rounded.
 4. If any value is NaN or Inf, the codes are 0 and the scale is NaN, so the row's scores, and with them its output,
    are NaN.
+
+The int16 form is what the matrix tiers compute, whose integer products take a code as two int8 halves, 128 high + low:
+the same with one scale for the whole row and 127 * 128 in the place of 127.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from torch import Tensor
 from octave_gen.formats.octave.layout import BLOCK_DIMS, SlotLayout
 from octave_gen.formats.octave.rotation import rotate_forward
 
-QueryMode = Literal["exact", "int8"]
-QUERY_CODE_MAX = 127
+QueryMode = Literal["exact", "int8", "int16"]
+INT8_MAX = 127
+INT16_MAX = 127 * 128
 ABSMAX_FLOOR = 2.0**-100
 
 
@@ -30,26 +34,29 @@ def rotate_query(query: Tensor, layout: SlotLayout, dtype: torch.dtype, k_signs:
     return rotate_forward(query.to(dtype), layout.k_block_size, k_signs)
 
 
-def quantize_query(query: Tensor, layout: SlotLayout, k_signs: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The int8 form: query [..., head] -> (int8 codes [..., head], fp32 scales [..., head / 64])."""
+def quantize_query(
+    query: Tensor, layout: SlotLayout, k_signs: Tensor | None = None, mode: QueryMode = "int8"
+) -> tuple[Tensor, Tensor]:
+    """An integer form: query [..., head] -> (int16 codes [..., head], fp32 scales [..., scales of a row])."""
     rotated = rotate_query(query, layout, torch.float32, k_signs)
-    blocks = rotated.reshape(*query.shape[:-1], layout.head_size // BLOCK_DIMS, BLOCK_DIMS)
+    dims, largest = (BLOCK_DIMS, INT8_MAX) if mode == "int8" else (layout.head_size, INT16_MAX)
+    blocks = rotated.reshape(*query.shape[:-1], layout.head_size // dims, dims)
     absmax = blocks.abs().amax(-1)
     used = torch.isfinite(absmax) & (absmax >= ABSMAX_FLOOR)
     divisor = torch.where(used, absmax, 1.0)
-    scale = torch.where(used, divisor / torch.full_like(divisor, QUERY_CODE_MAX), 0.0)
+    scale = torch.where(used, divisor / torch.full_like(divisor, largest), 0.0)
     scale = torch.where(torch.isfinite(absmax), scale, torch.nan)
-    inverse = torch.full_like(divisor, QUERY_CODE_MAX) / divisor
+    inverse = torch.full_like(divisor, largest) / divisor
     codes = torch.where(used.unsqueeze(-1), torch.round(blocks * inverse.unsqueeze(-1)), 0.0)
-    return codes.to(torch.int8).flatten(-2), scale
+    return codes.to(torch.int16).flatten(-2), scale
 
 
 def prepare_query(
     query: Tensor, layout: SlotLayout, mode: QueryMode, dtype: torch.dtype, k_signs: Tensor | None = None
 ) -> Tensor:
-    """The rotated query that meets the keys, [..., head] of dtype: exact, or code * scale of the int8 form."""
+    """The rotated query that meets the keys, [..., head] of dtype: exact, or code * scale of an integer form."""
     if mode == "exact":
         return rotate_query(query, layout, dtype, k_signs)
-    codes, scale = quantize_query(query, layout, k_signs)
-    blocks = codes.to(dtype).reshape(*scale.shape, BLOCK_DIMS)
+    codes, scale = quantize_query(query, layout, k_signs, mode)
+    blocks = codes.to(dtype).reshape(*scale.shape, layout.head_size // scale.shape[-1])
     return (blocks * scale.to(dtype).unsqueeze(-1)).flatten(-2)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from octave_gen.arch import ARCHS
 from octave_gen.errors import OctaveError, wrong_request
+from octave_gen.kernels import KINDS
 from octave_gen.runtime.library import PORTABLE, Library, LoadedVariant, VariantKey
 from octave_gen.runtime.missing import missing_kernel
 
@@ -53,6 +54,17 @@ def decode_tier(arch: str, use_wmma: bool) -> str:
         if tier != PORTABLE:
             return tier
     raise no_matrix_tier(arch)
+
+
+def check_block_size(tier: str, block_size: int) -> None:
+    """Raises OctaveError when decode's ``tier`` cannot read a cache of this block size."""
+    multiple = KINDS["decode"].tier(tier).block_size_multiple
+    if block_size % multiple:
+        raise wrong_request(
+            f"block size {block_size} is no multiple of {multiple}, as the {tier} tier needs",
+            where="octave.decode",
+            hint="pass use_wmma=False, or choose another block size",
+        )
 
 
 def no_matrix_tier(where: str) -> OctaveError:

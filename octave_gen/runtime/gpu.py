@@ -25,7 +25,7 @@ from octave_gen.runtime.checks import (
     check_rotate,
     dtype_of_fmt,
 )
-from octave_gen.runtime.dispatch import REGISTRY, Registry, decode_tier
+from octave_gen.runtime.dispatch import REGISTRY, Registry, check_block_size, decode_tier
 from octave_gen.runtime.library import PORTABLE, VariantKey
 
 
@@ -115,11 +115,13 @@ def decode(*arguments: Any, place: Place | None = None, **by_name: Any) -> None:
     layout = check_decode(a)
     place = place or place_of(a.query.device)
     dtype = QUERY_DTYPES[a.query.dtype]
+    tier = decode_tier(place.arch, a.use_wmma)
+    check_block_size(tier, a.cache.shape[2])
     decode_library, decode_variant = place.registry.find(
         VariantKey(
             arch=place.arch,
             kind="decode",
-            tier=decode_tier(place.arch, a.use_wmma),
+            tier=tier,
             query_dtype=dtype,
             head_size=layout.head_size,
             cache_dtype=dtype_of_fmt(a.fmt).name,

@@ -7,7 +7,7 @@ import pytest
 
 from octave_gen import arch as archs
 from octave_gen.errors import OctaveError
-from octave_gen.runtime.dispatch import Registry, decode_tier
+from octave_gen.runtime.dispatch import Registry, check_block_size, decode_tier
 from octave_gen.runtime.library import Library, VariantKey
 
 Make = Callable[..., Library]
@@ -125,7 +125,7 @@ def test_missing_kernel_that_no_shipped_spec_holds() -> None:
         ({"arch": "gfx1030"}, "gfx1030 is not supported: RDNA2"),
         ({"gqa_group": 16, "query_group": 8}, "holds gqa_group × query_group up to 64, not 128"),
         ({"head_size": 192, "slot_bytes": 160}, "holds head_size 64, 128, 256 and 512, not 192"),
-        ({"tier": "mfma"}, "decode has no mfma tier"),
+        ({"tier": "wmma"}, "decode has no wmma tier"),
         ({"slot_bytes": 120}, "full rotary (rotary_dims = head_size = 128)"),
         ({"gqa_group": 17}, "a gqa_group is 1 to 16"),
     ],
@@ -142,3 +142,10 @@ def test_missing_rotate(make_library: Make) -> None:
     with pytest.raises(OctaveError, match="rotate on gfx942: head_size 256, fp16, portable") as raised:
         Registry([make_library()]).find(key)
     assert "loaded with other head_size: 128" in raised.value.what
+
+
+def test_a_block_size_that_the_tier_cannot_read() -> None:
+    check_block_size("portable", 7)
+    check_block_size("mfma", 1568)
+    with pytest.raises(OctaveError, match="block size 24 is no multiple of 16, as the mfma tier needs"):
+        check_block_size("mfma", 24)

@@ -1,0 +1,78 @@
+// Outputs of the mfma tier: the running softmax of a column of query rows, and P·V on V's biased bytes.
+#pragma once
+
+#include "octave/mfma_tile.h"
+
+namespace octave {
+
+// Running softmax of one column: p = 2^(score - reference). The reference follows the largest p·scale of V lazily.
+struct MfmaColumn {
+  float query_scale;
+  float reference;
+  float sum;
+};
+
+// The reference is rounded; where scores are so large that this matters, kBounded keeps the results finite.
+inline constexpr float kLargestPower = 64.0f;
+inline constexpr float kLargestHalf = 65504.0f;
+
+template <class Tile, bool kBounded>
+OCTAVE_DEVICE half4 probabilities(const float4& scores, const _Float16 (&value_scale)[4], const MfmaColumn& column,
+                                  float4& p) {
+  half4 weighted;
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+    float power = __builtin_fmaf(scores[r], column.query_scale, -column.reference);
+    if (kBounded && power > kLargestPower) power = kLargestPower;
+    p[r] = exp2(power);
+    float product = __builtin_fmaf(p[r], static_cast<float>(value_scale[r]), 0.0f);
+    if (kBounded && product > kLargestHalf) product = kLargestHalf;
+    weighted[r] = static_cast<_Float16>(product);
+  }
+  return weighted;
+}
+
+OCTAVE_DEVICE bool any_large(half4 weighted) {
+  // Bit 14 of an fp16 is set from 2.0 on, for Inf and for NaN.
+  const auto a = bit_cast<uint32_t>(half2{weighted[0], weighted[1]});
+  const auto b = bit_cast<uint32_t>(half2{weighted[2], weighted[3]});
+  return ((a | b) & 0x40004000u) != 0;
+}
+
+template <class Format, class Tile>
+OCTAVE_DEVICE void accumulate_tile(const TileWords<Format, Tile>& words, const MfmaLane<Format, Tile>& lane,
+                                   const half4 (&p)[Tile::kColumns], float4 (&out)[Tile::kColumns][Tile::kValueTiles],
+                                   float4 (&bias)[Tile::kColumns]) {
+  // 128·2⁻²⁴: what the bias of a byte adds
+  const half4 ones = bit_cast<half4>(0x0080008000800080ul);
+#pragma unroll
+  for (int c = 0; c < Tile::kColumns; ++c)
+    bias[c] = __builtin_amdgcn_mfma_f32_16x16x16f16(ones, p[c], bias[c], 0, 0, 0);
+#pragma unroll
+  for (int quad = 0; quad < Tile::kValueDims / 4; ++quad) {
+    uint32_t bytes[4];
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      if constexpr (Format::kVBits == 4) {
+        bytes[t] = lookup4<Biased<Format>>(nibble_codes(words.value[t][quad / 2], quad % 2));
+      } else {
+        const uint32_t low = Tile::kValueDims < 16 ? words.value[t][0] >> lane.value_shift : words.value[t][quad / 4];
+        const uint32_t high = words.value_high[t][quad / 8] >> (lane.value_high_shift + quad % 8 / 4 * 4);
+        bytes[t] = lookup3<Biased<Format>>(plane_codes(low, high, quad % 4));
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < 4; ++b) {
+      const uint32_t selector = 0x0C040C00u + 0x00010001u * b;
+      const uint32_t first = permute_bytes(bytes[1], bytes[0], selector);
+      const uint32_t second = permute_bytes(bytes[3], bytes[2], selector);
+      const half4 values = bit_cast<half4>((static_cast<unsigned long>(second) << 32) | first);
+#pragma unroll
+      for (int c = 0; c < Tile::kColumns; ++c) {
+        out[c][4 * quad + b] = __builtin_amdgcn_mfma_f32_16x16x16f16(values, p[c], out[c][4 * quad + b], 0, 0, 0);
+      }
+    }
+  }
+}
+
+}  // namespace octave

@@ -1,0 +1,148 @@
+// Scores of the mfma tier: the query as two int8 halves of a 16-bit integer, K as int8 from the codebook.
+#pragma once
+
+#include "octave/lanes.h"
+#include "octave/mfma_tile.h"
+#include "octave/vector.h"
+
+namespace octave {
+
+// Below this 127·128/absmax comes near overflow; such a query is zero.
+inline constexpr float kQueryFloor = 0x1p-100f;
+
+struct MaxBits {
+  OCTAVE_MEMBER uint32_t operator()(uint32_t a, uint32_t b) const { return a > b ? a : b; }
+};
+
+// Rotates a query row like K and quantizes it to 16 bits, as 128·high + low, with one scale.
+template <class Format, class Tile, class Scalar>
+OCTAVE_DEVICE void quantize_row16(const Scalar* source, const uint32_t* k_signs, float unit, MfmaShared<Tile>& shared,
+                                  int row) {
+  constexpr int kCount = kElements<Tile::kHeadSize>;
+  float x[kCount] = {};
+  if (source != nullptr) {
+    load_vector(source, x);
+    rotate_forward<Format::kKBlockSize>(k_signs, x);
+  }
+  // As integers, so that a NaN is larger than all numbers and does not get lost between finite blocks.
+  uint32_t bits = 0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) bits = MaxBits{}(bits, bit_cast<uint32_t>(__builtin_fabsf(x[i])));
+  const float largest = bit_cast<float>(group_reduce<kWaveSize>(bits, MaxBits{}));
+  constexpr float kRange = 127.0f * 128.0f;
+  const bool finite = largest < kInfinity;
+  const bool used = finite && largest >= kQueryFloor;
+  const float inverse = used ? kRange / largest : 0.0f;
+  const int dim = lane_index() * kCount;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int code = static_cast<int>(used ? __builtin_rintf(x[i] * inverse) : 0.0f);
+    const int high = (code + 64) >> 7;
+    shared.query[0][row][dim + i] = static_cast<int8_t>(high);
+    shared.query[1][row][dim + i] = static_cast<int8_t>(code - high * 128);
+  }
+  if (lane_index() == 0) shared.query_scale[row] = used ? largest / kRange * unit : finite ? 0.0f : __builtin_nanf("");
+}
+
+// a·b + c with a in fp16: one instruction, which the compiler would split to pair two of them.
+OCTAVE_DEVICE float fma_half(_Float16 a, float b, float c) {
+  float result;
+  asm("v_fma_mix_f32 %0, %1, %2, %3 op_sel_hi:[1,0,0]" : "=v"(result) : "v"(a), "v"(b), "v"(c));
+  return result;
+}
+
+OCTAVE_DEVICE int4 mfma_i8(uint32_t a0, uint32_t a1, uint32_t b0, uint32_t b1, int4 c) {
+  const auto a = static_cast<int64_t>((static_cast<unsigned long>(a1) << 32) | a0);
+  const auto b = static_cast<int64_t>((static_cast<unsigned long>(b1) << 32) | b0);
+  return __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c, 0, 0, 0);
+}
+
+// The query's operand: 16 dims of each block of a row. One column's stays in registers; more are read for each tile.
+template <class Tile>
+struct QueryFragments {
+  static constexpr bool kInRegisters = Tile::kColumns == 1;
+  const MfmaShared<Tile>* shared;
+  int offset;
+  int4 kept[kInRegisters ? Tile::kHalves : 1][kInRegisters ? Tile::kBlocks : 1];
+
+  static OCTAVE_MEMBER QueryFragments of(const MfmaShared<Tile>& shared, int row) {
+    QueryFragments self;
+    self.shared = &shared;
+    const int half = Tile::kPaired ? lane_index() % 16 / 8 : 0;
+    self.offset = (half * Tile::kColumns * Tile::kColumnRows + row) * Tile::kHeadSize + lane_index() / 16 * 16;
+    if constexpr (kInRegisters) {
+#pragma unroll
+      for (int h = 0; h < Tile::kHalves; ++h) {
+#pragma unroll
+        for (int b = 0; b < Tile::kBlocks; ++b) self.kept[h][b] = self.read(0, h, b);
+      }
+    }
+    return self;
+  }
+  OCTAVE_MEMBER int4 read(int column, int half, int block) const {
+    const int row = half * Tile::kColumns * Tile::kColumnRows + column * 16;
+    return *reinterpret_cast<const int4*>(&shared->query[0][0][0] + offset + row * Tile::kHeadSize + 64 * block);
+  }
+  OCTAVE_MEMBER int4 get(int column, int half, int block) const {
+    if constexpr (kInRegisters) {
+      return kept[half][block];
+    } else {
+      return read(column, half, block);
+    }
+  }
+  // Keeps the compiler from holding all of it in registers from tile to tile.
+  OCTAVE_MEMBER void next_tile(const uint8_t* base) {
+    if constexpr (!kInRegisters) asm("" : "+v"(offset) : "s"(base));
+  }
+};
+
+// Scores of the tile times K's scales, before the query's scale: tokens 4·(lane/16) + r of row lane % 16.
+template <class Format, class Tile>
+OCTAVE_DEVICE void score_tile(const TileWords<Format, Tile>& words, const MfmaLane<Format, Tile>& lane,
+                              const QueryFragments<Tile>& query, float pair_weight, float4 (&scores)[Tile::kColumns]) {
+  int4 sums[Tile::kColumns][Tile::kHalves] = {};
+#pragma unroll
+  for (int b = 0; b < Tile::kBlocks; ++b) {
+    uint32_t keys[4];
+#pragma unroll
+    for (int quad = 0; quad < 4; ++quad) {
+      if (b < Tile::kRotaryBlocks) {
+        keys[quad] = lookup4<Format>(nibble_codes(words.rotary[b][quad / 2], quad % 2));
+      } else {
+        keys[quad] = lookup3<Format>(plane_codes(words.low[b - Tile::kRotaryBlocks],
+                                                 words.high[b - Tile::kRotaryBlocks] >> lane.key_shift, quad));
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < Tile::kColumns; ++c) {
+#pragma unroll
+      for (int h = 0; h < Tile::kHalves; ++h) {
+        const int4 part = query.get(c, h, b);
+        sums[c][h] = mfma_i8(keys[0], keys[1], part[0], part[1], sums[c][h]);
+        sums[c][h] = mfma_i8(keys[2], keys[3], part[2], part[3], sums[c][h]);
+      }
+    }
+    if (Tile::kScales == 1 && b < Tile::kBlocks - 1) continue;
+#pragma unroll
+    for (int c = 0; c < Tile::kColumns; ++c) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        // paired columns hold the two halves in two lanes, which are joined after the last block
+        const int sum = Tile::kPaired ? sums[c][0][r] : (sums[c][0][r] << 7) + sums[c][1][r];
+        const float before = (Tile::kScales == 1 || b == 0) ? 0.0f : scores[c][r];
+        scores[c][r] = fma_half(words.scale[r][Tile::kScales == 1 ? 0 : b], static_cast<float>(sum), before);
+      }
+      sums[c][0] = int4{};
+      if constexpr (!Tile::kPaired) sums[c][1] = int4{};
+    }
+  }
+  if constexpr (Tile::kPaired) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const float own = scores[0][r] * pair_weight;
+      scores[0][r] = own + move_dpp<dpp::kRowRotate8>(own);
+    }
+  }
+}
+
+}  // namespace octave

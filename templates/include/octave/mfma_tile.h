@@ -1,0 +1,168 @@
+// What the kernels of the mfma tier share: a tile's sizes, a lane's place in it, and the loads of its packed words.
+#pragma once
+
+#include "octave/codebook.h"
+#include "octave/device.h"
+
+namespace octave {
+
+// The codebooks plus 128: unsigned bytes, whose bias is taken off the outputs at the end.
+template <class Format>
+struct Biased {
+  static constexpr unsigned kSigns = 0x80808080u;
+  static constexpr unsigned kLut3Lo = Format::kLut3Lo ^ kSigns;
+  static constexpr unsigned kLut3Hi = Format::kLut3Hi ^ kSigns;
+  static constexpr unsigned kLut4Dword0 = Format::kLut4Dword0 ^ kSigns;
+  static constexpr unsigned kLut4Dword1 = Format::kLut4Dword1 ^ kSigns;
+  static constexpr unsigned kLut4Dword2 = Format::kLut4Dword2 ^ kSigns;
+  static constexpr unsigned kLut4Dword3 = Format::kLut4Dword3 ^ kSigns;
+};
+
+using half4 = _Float16 __attribute__((ext_vector_type(4)));
+using half2 = _Float16 __attribute__((ext_vector_type(2)));
+
+template <class Format, class Config>
+struct MfmaTile {
+  static constexpr int kHeadSize = Format::kHeadSize;
+  static constexpr int kWaves = Config::kWaves;
+  static constexpr int kThreads = kWaves * kWaveSize;
+  static constexpr int kTokens = 16;
+  static constexpr int kQueries = Config::kQueryGroup;
+  static constexpr int kRows = Config::kGqaGroup * kQueries;
+  // Up to 8 rows: columns 0-7 hold the high halves, columns 8-15 the low ones.
+  static constexpr bool kPaired = kRows <= 8;
+  static constexpr int kColumns = kPaired ? 1 : (kRows + 15) / 16;
+  static constexpr int kHalves = kPaired ? 1 : 2;
+  static constexpr int kColumnRows = kPaired ? 8 : 16;
+  static constexpr int kBlocks = kHeadSize / 64;
+  static constexpr int kRotaryBlocks = Format::kRotaryDims / 64;
+  static constexpr int kRestBlocks = kBlocks - kRotaryBlocks;
+  // A lane unpacks kValueDims consecutive dims of V, one for each matrix instruction.
+  static constexpr int kValueDims = kHeadSize / 16;
+  static constexpr int kValueTiles = kValueDims;
+  static constexpr int kMergeDims = 4 * kValueDims;
+  // Score accumulators that have scales of their own.
+  static constexpr int kScales = Format::kKBlocks;
+};
+
+template <class Tile>
+struct MfmaShared {
+  union {
+    // High and low halves of the rows' codes.
+    alignas(16) int8_t query[2][Tile::kColumns * Tile::kColumnRows][Tile::kHeadSize];
+    float merge[Tile::kWaves][Tile::kColumnRows][Tile::kMergeDims];
+  };
+  float query_scale[Tile::kColumns * Tile::kColumnRows];
+  int request[Tile::kQueries];
+  int length[Tile::kQueries];
+  float reference[Tile::kWaves][16];
+  float sum[Tile::kWaves][16];
+};
+
+template <class Format, class Tile>
+struct TileWords {
+  static constexpr int kDims = Tile::kValueDims;
+  uint32_t rotary[max(1, Tile::kRotaryBlocks)][2];
+  uint32_t low[max(1, Tile::kRestBlocks)];
+  uint32_t high[max(1, Tile::kRestBlocks)];
+  // V of four tokens: nibbles, or the two planes.
+  uint32_t value[4][Format::kVBits == 4 ? max(1, kDims / 8) : max(1, kDims / 16)];
+  uint32_t value_high[4][Format::kVBits == 4 ? 1 : max(1, kDims / 32)];
+  _Float16 scale[4][Tile::kScales + 1];
+};
+
+// A lane's place in a tile, in bytes from its first token: 16 dims of each block of one token of K, and kValueDims dims
+// of four tokens of V. Shifts say where its dims start in a dword that other lanes share.
+template <class Format, class Tile>
+struct MfmaLane {
+  uint32_t rotary;
+  uint32_t key;
+  uint32_t key_high;
+  uint32_t value;
+  uint32_t value_high;
+  uint32_t scale;
+  int key_shift;
+  int value_shift;
+  int value_high_shift;
+
+  static OCTAVE_MEMBER MfmaLane of(int row_stride) {
+    const int lane = lane_index() % 16;
+    const int group = lane_index() / 16;
+    const int dim = lane * Tile::kValueDims;
+    MfmaLane self;
+    self.rotary = lane * row_stride + 8 * group;
+    self.key = lane * row_stride + 4 * group;
+    self.key_high = lane * row_stride + group / 2 * 4;
+    self.key_shift = group % 2 * 4;
+    self.scale = 4 * group * row_stride;
+    self.value = self.scale + (Format::kVBits == 4 ? dim / 8 : dim / 16) * 4;
+    self.value_high = self.scale + dim / 32 * 4;
+    self.value_shift = dim % 16 / 4 * 2;
+    self.value_high_shift = dim % 32 / 4;
+    return self;
+  }
+};
+
+// A buffer resource of the slots from `base` on: loads take a lane offset, a scalar offset and a constant, so that no
+// address is computed per lane.
+OCTAVE_DEVICE __amdgpu_buffer_rsrc_t buffer_of(const uint8_t* base) {
+  return __builtin_amdgcn_make_buffer_rsrc(const_cast<uint8_t*>(base), 0, 0xFFFFFFFFu, 0x00027000);
+}
+
+template <int kCount>
+OCTAVE_DEVICE void load_words(__amdgpu_buffer_rsrc_t buffer, uint32_t lane_offset, int row, uint32_t (&words)[kCount]) {
+  static_assert(1 <= kCount && kCount <= 4);
+  if constexpr (kCount == 1) {
+    words[0] = __builtin_amdgcn_raw_buffer_load_b32(buffer, lane_offset, row, 0);
+  } else if constexpr (kCount == 2) {
+    const auto pair = __builtin_amdgcn_raw_buffer_load_b64(buffer, lane_offset, row, 0);
+    words[0] = pair[0];
+    words[1] = pair[1];
+  } else if constexpr (kCount == 3) {
+    const auto pair = __builtin_amdgcn_raw_buffer_load_b64(buffer, lane_offset, row, 0);
+    words[0] = pair[0];
+    words[1] = pair[1];
+    words[2] = __builtin_amdgcn_raw_buffer_load_b32(buffer, lane_offset + 8, row, 0);
+  } else {
+    const auto four = __builtin_amdgcn_raw_buffer_load_b128(buffer, lane_offset, row, 0);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[i] = four[i];
+  }
+}
+
+template <class Format, class Tile>
+OCTAVE_DEVICE void load_key(const uint8_t* base, const MfmaLane<Format, Tile>& lane, TileWords<Format, Tile>& words) {
+  const auto buffer = buffer_of(base);
+#pragma unroll
+  for (int b = 0; b < Tile::kRotaryBlocks; ++b) {
+    const auto pair =
+        __builtin_amdgcn_raw_buffer_load_b64(buffer, lane.rotary + (Format::kKRotaryOffset + 32 * b), 0, 0);
+    words.rotary[b][0] = pair[0];
+    words.rotary[b][1] = pair[1];
+  }
+#pragma unroll
+  for (int b = 0; b < Tile::kRestBlocks; ++b) {
+    words.low[b] = __builtin_amdgcn_raw_buffer_load_b32(buffer, lane.key + (Format::kKRestOffset + 16 * b), 0, 0);
+    words.high[b] =
+        __builtin_amdgcn_raw_buffer_load_b32(buffer, lane.key_high + (Format::kKRestHighPlane + 8 * b), 0, 0);
+  }
+}
+
+template <class Format, class Tile>
+OCTAVE_DEVICE void load_value(const uint8_t* base, int row_stride, const MfmaLane<Format, Tile>& lane,
+                              TileWords<Format, Tile>& words) {
+  const auto buffer = buffer_of(base);
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+    const int row = t * row_stride;
+    load_words(buffer, lane.value + Format::kVOffset, row, words.value[t]);
+    if constexpr (Format::kVBits == 3)
+      load_words(buffer, lane.value_high + Format::kVHighPlane, row, words.value_high[t]);
+    // K's scales and behind them V's
+    uint32_t scales[(Tile::kScales + 2) / 2];
+    load_words(buffer, lane.scale + Format::kKScaleOffset, row, scales);
+    __builtin_memcpy(words.scale[t], scales, sizeof(words.scale[t]));
+  }
+}
+
+}  // namespace octave

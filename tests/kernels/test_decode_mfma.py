@@ -1,0 +1,81 @@
+"""decode's mfma tier, executed and checked before a chip offers it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from octave_gen import plan, spec
+from octave_gen.arch import ARCHS
+from octave_gen.build import pipeline
+from octave_gen.verify import checks
+from octave_gen.verify.built import read
+from octave_gen.verify.cases import QUICK
+from octave_gen.verify.operators import Interpreted
+from octave_gen.verify.subject import Subject
+
+SPEC = """\
+edition = 1
+family = "octave"
+cache_dtypes = ["octave_k3v3_compact", "octave_k3v3", "octave_k3v4"]
+head_size = {head}
+rotary_dims = 64
+gqa_groups = [6]
+query_groups = [1, 4]
+query_dtypes = ["fp16"]
+archs = ["gfx942"]
+"""
+
+BUDGET = """
+[[budget]]
+arch = "gfx942"
+{selector}
+vgprs = {vgprs}
+agprs = {agprs}
+sgprs = 108
+lds_bytes = 65536
+occupancy = {occupancy}
+"""
+
+
+def _spec(head: int) -> str:
+    rows = [(f'kernel = "{kernel}"', 64, 1) for kernel in ("store", "rotate", "reduce")]
+    rows += [
+        ('kernel = "decode"\ntiers = ["portable"]', 256, 1),
+        ('kernel = "decode"\ntiers = ["mfma"]\nquery_groups = [1]', 168, 3),
+        ('kernel = "decode"\ntiers = ["mfma"]\nquery_groups = [4]', 320, 1),
+    ]
+    budgets = [
+        BUDGET.format(selector=selector, vgprs=vgprs, agprs=64 if waves == 1 else 0, occupancy=waves)
+        for selector, vgprs, waves in rows
+    ]
+    return SPEC.format(head=head) + "".join(budgets)
+
+
+Built = tuple[list[Subject], Interpreted]
+
+
+@pytest.fixture(scope="module", params=[128, 256])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The mfma variants of a head size, on a chip that offers the tier; the build holds them to the budget above."""
+    folder = tmp_path_factory.mktemp("mfma")
+    file = folder / "mfma.toml"
+    file.write_text(_spec(request.param))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OCTAVE_CACHE_DIR", str(folder / "cache"))
+        patch.setitem(ARCHS, "gfx942", replace(ARCHS["gfx942"], tiers=("portable", "mfma")))
+        planned = plan.variants([spec.load(file)])
+        chosen = [variant for variant in planned if variant.kind.name == "reduce" or variant.tier.name == "mfma"]
+        pipeline.build(chosen, out=folder / "out", progress=lambda line: None)
+        library = read(folder / "out", "gfx942")
+    own = [subject for subject in library.subjects if subject.variant.key.tier == "mfma"]
+    return own, Interpreted(library.code_objects)
+
+
+def test_quick_cases(built: Built) -> None:
+    own, executor = built
+    assert len(own) == 6
+    for subject in own:
+        for case in QUICK["decode"]:
+            assert checks.run(subject, case, 0, executor).problems == ()
