@@ -69,7 +69,7 @@ struct QueryFragments {
     QueryFragments self;
     self.shared = &shared;
     const int half = Tile::kPaired ? lane_index() % 16 / 8 : 0;
-    self.offset = (half * Tile::kColumns * Tile::kColumnRows + row) * Tile::kHeadSize + lane_index() / 16 * 16;
+    self.offset = (half * Tile::kColumns * Tile::kColumnRows + row) * Tile::kQueryStride + lane_index() / 16 * 16;
     if constexpr (kInRegisters) {
 #pragma unroll
       for (int h = 0; h < Tile::kHalves; ++h) {
@@ -81,7 +81,7 @@ struct QueryFragments {
   }
   OCTAVE_MEMBER int4 read(int column, int half, int block) const {
     const int row = half * Tile::kColumns * Tile::kColumnRows + column * 16;
-    return *reinterpret_cast<const int4*>(&shared->query[0][0][0] + offset + row * Tile::kHeadSize + 64 * block);
+    return *reinterpret_cast<const int4*>(&shared->query[0][0][0] + offset + row * Tile::kQueryStride + 64 * block);
   }
   OCTAVE_MEMBER int4 get(int column, int half, int block) const {
     if constexpr (kInRegisters) {

@@ -37,6 +37,8 @@ struct MfmaTile {
   static constexpr int kBlocks = kHeadSize / 64;
   static constexpr int kRotaryBlocks = Format::kRotaryDims / 64;
   static constexpr int kRestBlocks = kBlocks - kRotaryBlocks;
+  // Bytes of a row of the query in LDS: padded, so that 16 lanes that read 16 rows meet different banks.
+  static constexpr int kQueryStride = kHeadSize + 16;
   // A lane unpacks kValueDims consecutive dims of V, one for each matrix instruction.
   static constexpr int kValueDims = kHeadSize / 16;
   static constexpr int kValueTiles = kValueDims;
@@ -49,7 +51,7 @@ template <class Tile>
 struct MfmaShared {
   union {
     // High and low halves of the rows' codes.
-    alignas(16) int8_t query[2][Tile::kColumns * Tile::kColumnRows][Tile::kHeadSize];
+    alignas(16) int8_t query[2][Tile::kColumns * Tile::kColumnRows][Tile::kQueryStride];
     float merge[Tile::kWaves][Tile::kColumnRows][Tile::kMergeDims];
   };
   float query_scale[Tile::kColumns * Tile::kColumnRows];
