@@ -38,6 +38,7 @@ CODEBOOK = "include/octave/codebook.h"
 ROTATE_H = "include/octave/rotate.h"
 REDUCE_H = "include/octave/reduce.h"
 DECODE_H = "include/octave/decode_portable.h"
+DECODE_GROUP = "include/octave/decode_group.h"
 REDUCE_TEMPLATE = "hip/reduce_portable.hip.j2"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -185,7 +186,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "off by one in the split's begin",
-        DECODE_H,
+        DECODE_GROUP,
         "const int begin = split * per_split < length ? static_cast<int>(split * per_split) : length;",
         "const int begin = split * per_split < length ? static_cast<int>(split * per_split + (split > 0)) : length;",
         DECODE_ONE,
@@ -202,7 +203,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("tokens past the end located", DECODE_H, "tile + min(i, count - 1)", "tile + i", DECODE_ONE),
     Mutant(
         "query that attends to nothing not skipped",
-        DECODE_H,
+        DECODE_GROUP,
         "request >= 0 && request < num_requests && length > 0",
         "request >= 0 && length > 0",
         DECODE,

@@ -5,6 +5,7 @@
 // b·2⁻²⁴ of its biased bytes b. Both results have the query row in lane % 16, so that P needs no exchange of lanes.
 #pragma once
 
+#include "octave/decode_group.h"
 #include "octave/device.h"
 #include "octave/lanes.h"
 #include "octave/mfma_output.h"
@@ -52,14 +53,8 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
   const int64_t kv_head = workgroup_y();
   const int64_t split = workgroup_z();
 
-  if (thread_index() < Tile::kQueries) {
-    const int q = thread_index();
-    const int request = q < queries ? q_to_req[first_query + q] : -1;
-    const int length = q < queries ? q_to_klen[first_query + q] : 0;
-    const bool attends = request >= 0 && request < num_requests && length > 0;
-    shared.request[q] = attends ? request : -1;
-    shared.length[q] = attends ? length : 0;
-  }
+  load_query_group<Tile::kQueries>(q_to_req + first_query, q_to_klen + first_query, queries, num_requests,
+                                   shared.request, shared.length);
   workgroup_barrier();
   const float unit = sm_scale * (1.4426950408889634f / Format::kLutOne);
   for (int row = wave_index(); row < Tile::kColumns * Tile::kColumnRows; row += Tile::kWaves) {
@@ -92,10 +87,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
     }
     // Rows of other runs see nothing of this one.
     if (next_run - run < Tile::kQueries) shortest = 0;
-    const int64_t share = (length + num_kv_splits - 1) / num_kv_splits;
-    const int64_t per_split = (share + Config::kSplitGranule - 1) / Config::kSplitGranule * Config::kSplitGranule;
-    const int begin = split * per_split < length ? static_cast<int>(split * per_split) : length;
-    const int end = begin + per_split < length ? static_cast<int>(begin + per_split) : length;
+    const auto [begin, end] = split_range<Config::kSplitGranule>(length, num_kv_splits, split);
     if (begin + wave_index() * Tile::kTokens >= end) continue;
 
     int visible[Tile::kColumns];

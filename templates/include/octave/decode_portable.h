@@ -6,6 +6,7 @@
 #pragma once
 
 #include "octave/codebook.h"
+#include "octave/decode_group.h"
 #include "octave/device.h"
 #include "octave/lanes.h"
 #include "octave/vector.h"
@@ -57,9 +58,6 @@ struct DecodeShared {
   int64_t slot_offset[Tile::kTokens];
   float value_scale[Tile::kTokens];
 };
-
-// Below this 127/absmax comes near overflow; such a block of a query is zero.
-inline constexpr float kQueryFloor = 0x1p-100f;
 
 // Rotates one query row like K and quantizes it to int8 with one scale per 64 dims: absmax a, scale a/127,
 // code = round-half-even(x · (127/a)). A block that is not finite gets the scale NaN, and so the row's output is NaN.
@@ -331,14 +329,8 @@ OCTAVE_DEVICE void decode(const Scalar* query, const uint8_t* cache, const int32
   const int64_t kv_head = workgroup_y();
   const int64_t split = workgroup_z();
 
-  if (thread_index() < Tile::kQueries) {
-    const int q = thread_index();
-    const int request = q < queries ? q_to_req[first_query + q] : -1;
-    const int length = q < queries ? q_to_klen[first_query + q] : 0;
-    const bool attends = request >= 0 && request < num_requests && length > 0;
-    shared.request[q] = attends ? request : -1;
-    shared.length[q] = attends ? length : 0;
-  }
+  load_query_group<Tile::kQueries>(q_to_req + first_query, q_to_klen + first_query, queries, num_requests,
+                                   shared.request, shared.length);
   for (int row = thread_index(); row < Tile::kRowStride; row += Tile::kThreads) {
     shared.maximum[row] = -kInfinity;
     shared.sum[row] = 0.0f;
@@ -366,10 +358,7 @@ OCTAVE_DEVICE void decode(const Scalar* query, const uint8_t* cache, const int32
     for (; next_run < Tile::kQueries && uniform(shared.request[next_run]) == request; ++next_run) {
       length = max(length, uniform(shared.length[next_run]));
     }
-    const int64_t share = (length + num_kv_splits - 1) / num_kv_splits;
-    const int64_t per_split = (share + Config::kSplitGranule - 1) / Config::kSplitGranule * Config::kSplitGranule;
-    const int begin = split * per_split < length ? static_cast<int>(split * per_split) : length;
-    const int end = begin + per_split < length ? static_cast<int>(begin + per_split) : length;
+    const auto [begin, end] = split_range<Config::kSplitGranule>(length, num_kv_splits, split);
 
     for (int tile = begin; tile < end; tile += Tile::kTokens) {
       const int count = min(Tile::kTokens, end - tile);

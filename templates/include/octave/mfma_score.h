@@ -1,14 +1,12 @@
 // Scores of the mfma tier: the query as two int8 halves of a 16-bit integer, K as int8 from the codebook.
 #pragma once
 
+#include "octave/decode_group.h"
 #include "octave/lanes.h"
 #include "octave/mfma_tile.h"
 #include "octave/vector.h"
 
 namespace octave {
-
-// Below this 127·128/absmax comes near overflow; such a query is zero.
-inline constexpr float kQueryFloor = 0x1p-100f;
 
 struct MaxBits {
   OCTAVE_MEMBER uint32_t operator()(uint32_t a, uint32_t b) const { return a > b ? a : b; }
