@@ -1,4 +1,4 @@
-"""What decode works on: a paged cache with the tokens of several requests, and the query tokens that see parts of it.
+"""What attention works on: a paged cache with the tokens of several requests; and the query tokens of a decode.
 
 Slots that no query may see are POISON bytes (their scales are NaN), and entries of the block table behind a request's
 last block name no block. Unless all values are Gaussian, queries that are padding are NaN.
@@ -54,11 +54,12 @@ class Batch:
 def make_batch(subject: Subject, case: DecodeCase, seed: int) -> Batch:
     """The inputs of a case, before they are placed in memory."""
     rows = query_rows(case.lengths, subject.query_group, case.rows)
-    table, cache = _paged(case, subject.layout, seed)
+    table, cache = paged(case.lengths, case.kv_heads, case.block_size, subject.layout, seed)
     k_signs, v_signs = (signs(seed, role, subject.head_size, case.signs) for role in ("k_signs", "v_signs"))
     for request, length in enumerate(case.lengths):
-        key, value = _tokens(case, subject, seed, request, length)
-        slots = _slots_of(table, request, length, case.block_size)
+        shape = (length, case.kv_heads, subject.head_size)
+        key, value = key_and_value(seed, str(request), shape, subject.dtype, edges=case.values == "edges")
+        slots = slots_of(table, request, length, case.block_size)
         cache_store(key, value, cache, slots, subject.layout, k_signs, v_signs)
         if case.values == "poison" and request % 2 == 0:
             seen = [tokens for row, tokens in rows if row == request and tokens > 0]
@@ -84,9 +85,11 @@ def query_rows(lengths: Sequence[int], query_group: int, rows: str) -> tuple[tup
     return (*found, (0, lengths[0]))
 
 
-def _paged(case: DecodeCase, layout: SlotLayout, seed: int) -> tuple[Tensor, Tensor]:
+def paged(
+    lengths: Sequence[int], kv_heads: int, block_size: int, layout: SlotLayout, seed: int
+) -> tuple[Tensor, Tensor]:
     """The block table, int32 [requests, blocks + 1], and a cache of POISON; blocks are in random order."""
-    needed = [-(-length // case.block_size) for length in case.lengths]
+    needed = [-(-length // block_size) for length in lengths]
     blocks = torch.randperm(sum(needed) + _SPARE_BLOCKS, generator=generator(seed, "blocks")).to(torch.int32)
     table = torch.zeros(len(needed), max(needed) + 1, dtype=torch.int32)
     start = 0
@@ -94,22 +97,25 @@ def _paged(case: DecodeCase, layout: SlotLayout, seed: int) -> tuple[Tensor, Ten
         table[request] = _NO_BLOCKS[request % len(_NO_BLOCKS)]
         table[request, :count] = blocks[start : start + count]
         start += count
-    shape = (len(blocks), case.kv_heads, case.block_size, layout.slot_bytes)
-    return table, torch.full(shape, POISON, dtype=torch.uint8)
+    return table, torch.full((len(blocks), kv_heads, block_size, layout.slot_bytes), POISON, dtype=torch.uint8)
 
 
-def _slots_of(table: Tensor, request: int, length: int, block_size: int) -> Tensor:
+def slots_of(table: Tensor, request: int, length: int, block_size: int) -> Tensor:
+    """int64 [length]: where the first tokens of a request are stored."""
     token = torch.arange(length)
     return table[request, token // block_size].long() * block_size + token % block_size
 
 
-def _tokens(case: DecodeCase, subject: Subject, seed: int, request: int, length: int) -> tuple[Tensor, Tensor]:
-    """Key and value [length, kv_heads, head]. Edges, by request: zero and denormal tokens; 65504 in K and V; 65504 in
-    every other V; 65504 in a K now and then."""
-    shape = (length, case.kv_heads, subject.head_size)
-    key, value = (gaussian(seed, f"{role} {request}", shape, subject.dtype) for role in ("key", "value"))
-    if case.values == "edges":
-        kind = request % 4
+def key_and_value(
+    seed: int, role: str, shape: tuple[int, int, int], dtype: torch.dtype, *, edges: bool
+) -> tuple[Tensor, Tensor]:
+    """Key and value of ``shape`` [length, kv_heads, head] for the request whose number ends ``role``.
+
+    Edges, by request: zero and denormal tokens; 65504 in K and V; 65504 in every other V; 65504 in a K now and then.
+    """
+    key, value = (gaussian(seed, f"{what} {role}", shape, dtype) for what in ("key", "value"))
+    if edges:
+        kind = int(role.split()[-1]) % 4
         if kind == 0:
             for x in (key, value):
                 x[0::5] = 0.0
@@ -125,14 +131,18 @@ def _tokens(case: DecodeCase, subject: Subject, seed: int, request: int, length:
 
 
 def _queries(case: DecodeCase, subject: Subject, seed: int, rows: Sequence[tuple[int, int]]) -> Tensor:
-    """[rows, heads, head]. Edges: heads in turn Gaussian, zero, denormal, 65504; NaN in the first row's first head, Inf
-    in the last row's last one."""
+    """[rows, heads, head]. Edges: `edge_queries`, NaN in the first row's first head, Inf in the last row's last one."""
     query = gaussian(seed, "query", (len(rows), case.kv_heads * subject.gqa_group, subject.head_size), subject.dtype)
     if case.values == "edges":
-        for row in range(len(rows)):
-            query[row, (1 + row) % 4 :: 4] = 0.0
-            query[row, (2 + row) % 4 :: 4] *= _DENORMAL
-            query[row, (3 + row) % 4 :: 4] = _HUGE
+        edge_queries(query)
         query[0, 0, 3] = torch.nan
         query[-1, -1, -1] = torch.inf
     return query
+
+
+def edge_queries(query: Tensor) -> None:
+    """Changes Gaussian queries [rows, heads, head] in place: heads in turn Gaussian, zero, denormal, 65504."""
+    for row in range(len(query)):
+        query[row, (1 + row) % 4 :: 4] = 0.0
+        query[row, (2 + row) % 4 :: 4] *= _DENORMAL
+        query[row, (3 + row) % 4 :: 4] = _HUGE

@@ -74,6 +74,15 @@ def rows_near_exact_query(what: str, beyond: str, found: Tensor, exact: Tensor, 
     return Measured({what: worst}, {beyond: count}, _listed(what, over, quotient, torch.full_like(quotient, bound)))
 
 
+def frobenius_near(what: str, found: Tensor, exact: Tensor, bound: float) -> Measured:
+    """The norm of found - exact is at most bound times that of exact; the error named ``what`` is the quotient."""
+    if not exact.numel():
+        return Measured()
+    quotient = float(((found.double() - exact).norm() / exact.norm()).nan_to_num(torch.inf))
+    problems = () if quotient <= bound else (f"{what}: {quotient:.3g}, at most {bound} is allowed",)
+    return Measured({what: quotient}, problems=problems)
+
+
 def zero_rows(what: str, rows: Tensor) -> Measured:
     """Every element is +0."""
     return Measured(problems=_listed(what, _bits(rows) != 0, rows, torch.zeros_like(rows)))

@@ -1,0 +1,196 @@
+"""prefill: partials of the packed prefixes and the output behind them; and the chunk kernel on synthetic partials.
+
+Compared with the prefix tier's own form of the query, tightly, and for N(0, 1) inputs with the exact query, by the
+Frobenius norm. Rows that see a token that is not finite are not finite, all others are. Splits without a token, and
+rows of padding, are left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from octave_gen.formats.octave.codec import dequantize
+from octave_gen.kernels.splits import workspace_shape
+from octave_gen.reference.attention import LOG2_E, merge_partials
+from octave_gen.reference.paged import QueryRow, gather_slots
+from octave_gen.reference.prefill import attend_chunk, prefix_partials
+from octave_gen.reference.query import QueryMode, prepare_rotated
+from octave_gen.verify.cases import ChunkCase, PrefixCase
+from octave_gen.verify.chunks import Chunks, make_chunks, make_partials, make_prefixes, marked, used_splits
+from octave_gen.verify.compare import EPSILON, Measured, frobenius_near, rows_near, same_bits
+from octave_gen.verify.inputs import place, place_pair
+from octave_gen.verify.operators import Chunked, Executor, Prefill
+from octave_gen.verify.subject import Subject
+
+PARTIALS = "partials, share of the allowance"
+OUTPUT = "output, share of the allowance"
+EXACT = "exact query, relative error over all rows"
+EXACT_CHUNK = "chunk alone, relative error over all rows"
+CHUNK_BOUND = 2e-3
+BOUNDS = {1: 1e-2, 2: 2e-2, 3: 2e-2}
+"""Relative errors of the whole output, by the scale of q and k."""
+
+_UNTOUCHED = 7.0
+
+
+def check_prefix(subject: Subject, case: PrefixCase, seed: int, executor: Executor) -> Measured:
+    """Runs both kernels (the prefix's alone without the other) and compares."""
+    batch, accuracy = make_chunks(subject, case, seed), subject.accuracy
+    table, cache = make_prefixes(subject, case, seed)
+    tokens, heads, head = batch.q.shape
+    workspace = workspace_shape(tokens, heads, case.splits, head)
+    given = Prefill(
+        **_placed(batch, case),
+        partials=place(torch.full(workspace, torch.nan), case.memory),
+        cache=place(cache, case.memory, order=(0, 2, 1), pad=12, dims=2),
+        block_table=place(table, "strided" if case.memory == "strided" else "dense"),
+    )
+    executor.prefill(subject.variant, subject.merge, given)
+
+    def partials(mode: QueryMode, dtype: torch.dtype) -> Tensor:
+        maps = (table, batch.cu_seqlens_q, batch.seq_lens)
+        lengths = batch.seq_lens.tolist()
+        return prefix_partials(batch.q, cache, *maps, subject.layout, given.sm_scale, 1, lengths, mode, dtype)
+
+    exact, single = (partials(accuracy.query_mode, dtype) for dtype in (torch.float64, torch.float32))
+    found = given.partials.clone()
+    sizes = _sizes_of_prefixes(batch, subject, table, cache, given.sm_scale)
+    measured = [_untouched_splits(found, batch), _partials_near(found, exact, single, batch, accuracy.rounding, sizes)]
+    if subject.merge is not None:
+        measured.append(_output_near(given.out, batch, given, (exact, single), subject.rounding, sizes))
+        if case.values == "gaussian":
+            measured.append(_norm_near(given.out, batch, given, partials("exact", torch.float64), case))
+    return Measured.of(measured)
+
+
+def check_chunk(subject: Subject, case: ChunkCase, seed: int, executor: Executor) -> Measured:
+    """Runs the chunk kernel and compares."""
+    batch = make_chunks(subject, case, seed)
+    partials = make_partials(subject, case, batch, seed)
+    given = Chunked(**_placed(batch, case), partials=place(partials, case.memory))
+    executor.prefill_chunk(subject.variant, given)
+    before = marked(partials, batch)
+    sizes = _sizes_of_partials(before)
+    measured = _output_near(given.out, batch, given, (before, before), subject.rounding, sizes)
+    return measured.joined(_norm_near(given.out, batch, given, before, None)) if case.values == "gaussian" else measured
+
+
+def _placed(batch: Chunks, case: ChunkCase) -> dict[str, Any]:
+    """What both kernels are given, in memory: rows of 16 bytes, strides of 8 elements."""
+    k, v = place_pair(batch.k, batch.v, case.memory, pad=8)
+    return {
+        "q": place(batch.q, case.memory, order=(1, 0), pad=8),
+        "k": k,
+        "v": v,
+        "out": place(torch.full_like(batch.q, _UNTOUCHED), case.memory, pad=8),
+        "cu_seqlens_q": place(batch.cu_seqlens_q, "dense"),
+        "seq_lens": place(batch.seq_lens, "dense"),
+        "max_query_len": max(new for _, new in case.requests),
+        "sm_scale": batch.q.shape[-1] ** -0.5,
+        "num_kv_splits": case.splits,
+    }
+
+
+def _untouched_splits(partials: Tensor, batch: Chunks) -> Measured:
+    rest = partials.clone()
+    for chunk in batch.requests:
+        rest[chunk.tokens, :, : used_splits(chunk.prefix, partials.shape[2])] = torch.nan
+    return same_bits("splits without tokens", rest, torch.full_like(rest, torch.nan))
+
+
+def _partials_near(
+    found: Tensor, exact: Tensor, single: Tensor, batch: Chunks, rounding: float, sizes: tuple[Tensor, Tensor]
+) -> Measured:
+    """The merge of the splits, of the rows that have a prefix."""
+    rows = torch.cat([torch.arange(c.start, c.end) for c in batch.requests if c.prefix] or [torch.arange(0)])
+    head = found.shape[-1] - 2
+    merged, wanted, same = (
+        merge_partials(x[rows], head, torch.float64)[0] for x in (marked(found, batch), exact, single)
+    )
+    return rows_near(PARTIALS, _one_nan(merged), wanted, _one_nan(same), _slack(rounding, *sizes)[rows])
+
+
+def _output_near(
+    out: Tensor,
+    batch: Chunks,
+    given: Chunked,
+    partials: tuple[Tensor, Tensor],
+    rounding: float,
+    sizes: tuple[Tensor, Tensor],
+) -> Measured:
+    """``partials``: of the reference in fp64 and in fp32."""
+    vectors = (batch.q, batch.k, batch.v)
+    maps = (batch.cu_seqlens_q, batch.seq_lens, given.sm_scale)
+    exact = attend_chunk(*vectors, partials[0], *maps, torch.float64)
+    same = attend_chunk(*vectors, partials[1], *maps, torch.float32).to(out.dtype)
+    own = _sizes_of_chunks(batch, given.sm_scale)
+    slack = _slack(rounding, *(torch.maximum(one, other) for one, other in zip(sizes, own, strict=True)))
+    rows = slice(batch.tokens)
+    padding = out[batch.tokens :].clone()
+    near = rows_near(OUTPUT, _one_nan(out[rows]), exact[rows], _one_nan(same[rows]), slack[rows])
+    return near.joined(same_bits("rows of padding", padding, torch.full_like(padding, _UNTOUCHED)))
+
+
+def _norm_near(out: Tensor, batch: Chunks, given: Chunked, partials: Tensor, case: PrefixCase | None) -> Measured:
+    """``case``: of a prefix; None where the chunk's part alone is not exact."""
+    vectors, maps = (batch.q, batch.k, batch.v), (batch.cu_seqlens_q, batch.seq_lens)
+    exact = attend_chunk(*vectors, partials, *maps, given.sm_scale, torch.float64)
+    rows = slice(batch.tokens)
+    if case is None or not any(chunk.prefix for chunk in batch.requests):
+        return frobenius_near(EXACT_CHUNK, out[rows], exact[rows], CHUNK_BOUND)
+    if case.scale not in BOUNDS:
+        return Measured()
+    return frobenius_near(EXACT, out[rows], exact[rows], BOUNDS[case.scale])
+
+
+def _one_nan(x: Tensor) -> Tensor:
+    """What is not finite as NaN: which one a row gets depends on the order of the sums."""
+    return x.where(x.isfinite(), torch.nan)
+
+
+def _slack(rounding: float, scores: Tensor, values: Tensor) -> Tensor:
+    """fp64 [tokens, heads, 1]: EPSILON (rounding + |score|) |v|, the largest of each that a row sees, in log2 units."""
+    return (EPSILON * (rounding + scores) * values).unsqueeze(-1)
+
+
+def _sizes_of_prefixes(
+    batch: Chunks, subject: Subject, table: Tensor, cache: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """fp64 [tokens, heads] each: the largest |score| (log2 units) and |v| of the prefix; 0 without one."""
+    scores, values = torch.zeros(2, *batch.q.shape[:2], dtype=torch.float64)
+    prepared = prepare_rotated(batch.q, subject.accuracy.query_mode, torch.float64)
+    for chunk in batch.requests:
+        if chunk.prefix:
+            slots = gather_slots(cache, table, QueryRow(chunk.start, chunk.request, chunk.prefix))
+            k, v = dequantize(slots, subject.layout, torch.float64)
+            scores[chunk.tokens] = _score_sizes(prepared[chunk.tokens], k, scale).amax(-1).mT
+            values[chunk.tokens] = v.abs().amax((0, 2)).repeat_interleave(scores.shape[1] // v.shape[1])
+    return scores, values
+
+
+def _sizes_of_chunks(batch: Chunks, scale: float) -> tuple[Tensor, Tensor]:
+    """The same of the chunk's tokens that a row sees and that are finite."""
+    scores, values = torch.zeros(2, *batch.q.shape[:2], dtype=torch.float64)
+    q, k, v = (x.double().nan_to_num(0.0, 0.0, 0.0) for x in (batch.q, batch.k, batch.v))
+    for chunk in batch.requests:
+        scores[chunk.tokens] = _score_sizes(q[chunk.tokens], k[chunk.tokens], scale).tril_().amax(-1).mT
+        largest = v[chunk.tokens].abs().amax(-1).cummax(0).values
+        values[chunk.tokens] = largest.repeat_interleave(scores.shape[1] // v.shape[1], dim=1)
+    return scores, values
+
+
+def _sizes_of_partials(partials: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of marked partials. A maximum below zero counts only beside scores that are as low, which count too."""
+    full = partials[..., -1] > 0
+    scores = partials[..., -2].double().where(full, 0.0).amax(-1).clamp(min=0)
+    means = (partials[..., :-2].double().abs().amax(-1) / partials[..., -1]).where(full, 0.0)
+    return scores, means.amax(-1)
+
+
+def _score_sizes(q: Tensor, k: Tensor, scale: float) -> Tensor:
+    """q [rows, heads, head], k [tokens, kv_heads, head] -> [heads, rows, tokens]."""
+    grouped = q.reshape(q.shape[0], k.shape[1], -1, q.shape[2])
+    return torch.einsum("rhgd,thd->hgrt", grouped, k).abs().flatten(0, 1) * (scale * LOG2_E)
