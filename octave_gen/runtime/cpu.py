@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from octave_gen.errors import OctaveError
 from octave_gen.kernels.splits import tokens_per_split
 from octave_gen.reference import attention, store
+from octave_gen.reference import prefill as chunked
 from octave_gen.reference import rotate as rotation
-from octave_gen.runtime.checks import DecodeArguments, check_cache_store, check_decode, check_rotate, named
+from octave_gen.runtime.checks import (
+    DecodeArguments,
+    PrefillArguments,
+    check_cache_store,
+    check_decode,
+    check_prefill,
+    check_rotate,
+    named,
+)
 from octave_gen.runtime.dispatch import no_matrix_tier
 
 
@@ -59,6 +69,23 @@ def decode(*arguments: Any, **by_name: Any) -> None:
     )
     a.mid_o[:queries, :q_heads, : a.num_kv_splits, : partials.shape[3]] = partials
     a.out.copy_(attention.reduce_partials(partials, layout, torch.float32, a.v_signs))
+
+
+@named("prefill")
+def prefill(*arguments: Any, **by_name: Any) -> None:
+    """In fp32 with the query as it is, then one rounding into out; the workspace and rows of padding are left alone.
+
+    Takes the fields of `PrefillArguments`.
+    """
+    a = PrefillArguments(*arguments, **by_name)
+    layout = check_prefill(a)
+    maps = (a.block_table, a.cu_seqlens_q, a.seq_lens)
+    longest = max((end - start for start, end in pairwise(a.cu_seqlens_q.tolist())), default=0)
+    if longest > a.max_query_len:
+        raise OctaveError(f"max_query_len is {a.max_query_len}, and a request has {longest} query tokens")
+    found = chunked.prefill(a.q, a.k, a.v, a.cache, *maps, layout, a.sm_scale)
+    for chunk in chunked.chunks(a.cu_seqlens_q, a.seq_lens, a.q.shape[0]):
+        a.out[chunk.tokens] = found[chunk.tokens].to(a.out.dtype)
 
 
 def split_widths(

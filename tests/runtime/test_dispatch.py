@@ -145,7 +145,7 @@ def test_missing_rotate(make_library: Make) -> None:
 
 
 def test_a_block_size_that_the_tier_cannot_read() -> None:
-    check_block_size("portable", 7)
-    check_block_size("mfma", 1568)
+    check_block_size("decode", "portable", 7)
+    check_block_size("decode", "mfma", 1568)
     with pytest.raises(OctaveError, match="block size 24 is no multiple of 16, as the mfma tier needs"):
-        check_block_size("mfma", 24)
+        check_block_size("decode", "mfma", 24)
