@@ -7,12 +7,14 @@ rows of padding, are left alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from octave_gen.formats.octave.codec import dequantize
+from octave_gen.kernels.base import Accuracy
 from octave_gen.kernels.splits import workspace_shape
 from octave_gen.reference.attention import LOG2_E, merge_partials
 from octave_gen.reference.paged import QueryRow, gather_slots
@@ -58,9 +60,12 @@ def check_prefix(subject: Subject, case: PrefixCase, seed: int, executor: Execut
     exact, single = (partials(accuracy.query_mode, dtype) for dtype in (torch.float64, torch.float32))
     found = given.partials.clone()
     sizes = _sizes_of_prefixes(batch, subject, table, cache, given.sm_scale)
-    measured = [_untouched_splits(found, batch), _partials_near(found, exact, single, batch, accuracy.rounding, sizes)]
+    measured = [
+        _untouched_splits(found, batch),
+        _partials_near(found, exact, single, batch, _slack((accuracy,), *sizes)),
+    ]
     if subject.merge is not None:
-        measured.append(_output_near(given.out, batch, given, (exact, single), subject.rounding, sizes))
+        measured.append(_output_near(given.out, batch, given, (exact, single), subject, sizes))
         if case.values == "gaussian":
             measured.append(_norm_near(given.out, batch, given, partials("exact", torch.float64), case))
     return Measured.of(measured)
@@ -74,7 +79,7 @@ def check_chunk(subject: Subject, case: ChunkCase, seed: int, executor: Executor
     executor.prefill_chunk(subject.variant, given)
     before = marked(partials, batch)
     sizes = _sizes_of_partials(before)
-    measured = _output_near(given.out, batch, given, (before, before), subject.rounding, sizes)
+    measured = _output_near(given.out, batch, given, (before, before), subject, sizes)
     return measured.joined(_norm_near(given.out, batch, given, before, None)) if case.values == "gaussian" else measured
 
 
@@ -101,16 +106,14 @@ def _untouched_splits(partials: Tensor, batch: Chunks) -> Measured:
     return same_bits("splits without tokens", rest, torch.full_like(rest, torch.nan))
 
 
-def _partials_near(
-    found: Tensor, exact: Tensor, single: Tensor, batch: Chunks, rounding: float, sizes: tuple[Tensor, Tensor]
-) -> Measured:
+def _partials_near(found: Tensor, exact: Tensor, single: Tensor, batch: Chunks, slack: Tensor) -> Measured:
     """The merge of the splits, of the rows that have a prefix."""
     rows = torch.cat([torch.arange(c.start, c.end) for c in batch.requests if c.prefix] or [torch.arange(0)])
     head = found.shape[-1] - 2
     merged, wanted, same = (
         merge_partials(x[rows], head, torch.float64)[0] for x in (marked(found, batch), exact, single)
     )
-    return rows_near(PARTIALS, _one_nan(merged), wanted, _one_nan(same), _slack(rounding, *sizes)[rows])
+    return rows_near(PARTIALS, _one_nan(merged), wanted, _one_nan(same), slack[rows])
 
 
 def _output_near(
@@ -118,7 +121,7 @@ def _output_near(
     batch: Chunks,
     given: Chunked,
     partials: tuple[Tensor, Tensor],
-    rounding: float,
+    subject: Subject,
     sizes: tuple[Tensor, Tensor],
 ) -> Measured:
     """``partials``: of the reference in fp64 and in fp32."""
@@ -127,7 +130,7 @@ def _output_near(
     exact = attend_chunk(*vectors, partials[0], *maps, torch.float64)
     same = attend_chunk(*vectors, partials[1], *maps, torch.float32).to(out.dtype)
     own = _sizes_of_chunks(batch, given.sm_scale)
-    slack = _slack(rounding, *(torch.maximum(one, other) for one, other in zip(sizes, own, strict=True)))
+    slack = _slack(subject.accuracies, *(torch.maximum(one, other) for one, other in zip(sizes, own, strict=True)))
     rows = slice(batch.tokens)
     padding = out[batch.tokens :].clone()
     near = rows_near(OUTPUT, _one_nan(out[rows]), exact[rows], _one_nan(same[rows]), slack[rows])
@@ -151,9 +154,12 @@ def _one_nan(x: Tensor) -> Tensor:
     return x.where(x.isfinite(), torch.nan)
 
 
-def _slack(rounding: float, scores: Tensor, values: Tensor) -> Tensor:
-    """fp64 [tokens, heads, 1]: EPSILON (rounding + |score|) |v|, the largest of each that a row sees, in log2 units."""
-    return (EPSILON * (rounding + scores) * values).unsqueeze(-1)
+def _slack(accuracies: Sequence[Accuracy], scores: Tensor, values: Tensor) -> Tensor:
+    """fp64 [tokens, heads, 1]: what rounding may change: EPSILON (rounding + score_rounding |score|) |v|, the largest
+    of each that a row sees, scores in log2 units."""
+    rounding = max(one.rounding for one in accuracies)
+    of_scores = max(one.score_rounding for one in accuracies)
+    return (EPSILON * (rounding + of_scores * scores) * values).unsqueeze(-1)
 
 
 def _sizes_of_prefixes(

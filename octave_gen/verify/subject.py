@@ -60,9 +60,9 @@ class Subject:
         return _accuracy(self.variant)
 
     @property
-    def rounding(self) -> float:
-        """Of the variant and of the kernel behind it, the larger."""
-        return max(_accuracy(variant).rounding for variant in (self.variant, self.merge) if variant)
+    def accuracies(self) -> tuple[Accuracy, ...]:
+        """Of the variant and of the kernel behind it."""
+        return tuple(_accuracy(variant) for variant in (self.variant, self.merge) if variant)
 
 
 def _accuracy(variant: LoadedVariant) -> Accuracy:
