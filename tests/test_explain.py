@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+import prefill_stand_in
 import pytest
 
 from octave_gen import plan, spec
@@ -69,6 +71,29 @@ def test_a_kernel_without_a_dtype_is_impossible_only_where_no_family_has_it(
     assert "no spec asks for it" in explain(name, others).reasons[0]
     refused = {"octave", "other"}
     assert explain(name, others).reasons == ("not octave", "not other")
+
+
+@pytest.mark.parametrize(
+    ("name", "reasons"),
+    [
+        ("prefill_prefix_octave_k3v3_h256r64_f16_mfma_gfx942", ["it could exist, but no spec asks for it"]),
+        ("prefill_chunk_h256_f16_mfma_gfx942", ["it could exist, but no spec asks for it"]),
+        ("prefill_chunk_octave_k3v3_h256_f16_mfma_gfx942", ["prefill_chunk does not depend on a cache dtype"]),
+        ("prefill_prefix_h256r64_f16_mfma_gfx942", ["prefill_prefix depends on a cache dtype"]),
+        ("prefill_prefix_octave_k9_h256r64_f16_mfma_gfx942", ["no cache dtype 'octave_k9'"]),
+        ("prefill_octave_k3v3_h256r64_f16_mfma_gfx942", [r"no kernel kind 'prefill' \(did you mean"]),
+        ("prefil_prefix_octave_k3v3_h256r64_f16_mfma_gfx942", [r"'prefil_prefix' \(did you mean prefill_prefix"]),
+        ("prefill_prefix_octave_k3v3_h256r64_f16_portable_gfx942", ["no tier 'portable'; tiers: mfma"]),
+    ],
+)
+def test_names_of_kinds_of_two_words(
+    planned: list[Variant], name: str, reasons: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefill_stand_in.register(monkeypatch)
+    found = explain(name, planned).reasons
+    assert len(found) == len(reasons)
+    for reason, expected in zip(found, reasons, strict=True):
+        assert re.search(expected, reason)
 
 
 def test_all_wrong_parts_are_named_at_once(planned: list[Variant]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from octave_gen.arch import ARCHS, Arch
 from octave_gen.errors import OctaveError
-from octave_gen.kernels import KINDS
+from octave_gen.kernels import KINDS, kind_of
 from octave_gen.kernels.base import SCALARS, Extent, Geometry, KernelKind, Shape
 
 PORTABLE = [pytest.param(kind, id=name) for name, kind in KINDS.items()]
@@ -125,3 +125,12 @@ def test_the_portable_tier_holds_heads_that_are_powers_of_two(kind: KernelKind, 
         held = head_size in (64, 128, 256, 512)
         reason = None if held else f"the portable tier holds head_size 64, 128, 256 and 512, not {head_size}"
         assert refuse(shape(head_size=head_size), chip) == reason
+
+
+def test_the_kind_that_begins_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kind_of("store_octave_k3v3_h256r64_f16_portable_gfx942") == "store"
+    assert kind_of("storage_h256") is None
+    assert kind_of("reduce") is None
+    monkeypatch.setitem(KINDS, "prefill_chunk", KINDS["reduce"])
+    assert kind_of("prefill_chunk_h256_f16_mfma_gfx942") == "prefill_chunk"
+    assert kind_of("prefill_h256_f16_mfma_gfx942") is None
