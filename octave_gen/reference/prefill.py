@@ -136,6 +136,12 @@ def attend_chunk(
     return out
 
 
+def rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x as outputs of dtype: what is finite stays finite. A prefix of fp16 vectors may hold values beyond 65504."""
+    largest = torch.finfo(dtype).max
+    return x.where(~x.isfinite(), x.clamp(-largest, largest)).to(dtype)
+
+
 def chunks(cu_seqlens_q: Tensor, seq_lens: Tensor, tokens: int) -> Iterator[Chunk]:
     """The requests that have query tokens, in order.
 

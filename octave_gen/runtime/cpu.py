@@ -73,7 +73,8 @@ def decode(*arguments: Any, **by_name: Any) -> None:
 
 @named("prefill")
 def prefill(*arguments: Any, **by_name: Any) -> None:
-    """In fp32 with the query as it is, then one rounding into out; the workspace and rows of padding are left alone.
+    """In fp32 with the query as it is, then one rounding into out, which saturates; the workspace and rows of padding
+    are left alone.
 
     Takes the fields of `PrefillArguments`.
     """
@@ -85,7 +86,7 @@ def prefill(*arguments: Any, **by_name: Any) -> None:
         raise OctaveError(f"max_query_len is {a.max_query_len}, and a request has {longest} query tokens")
     found = chunked.prefill(a.q, a.k, a.v, a.cache, *maps, layout, a.sm_scale)
     for chunk in chunked.chunks(a.cu_seqlens_q, a.seq_lens, a.q.shape[0]):
-        a.out[chunk.tokens] = found[chunk.tokens].to(a.out.dtype)
+        a.out[chunk.tokens] = chunked.rounded(found[chunk.tokens], a.out.dtype)
 
 
 def split_widths(

@@ -18,7 +18,7 @@ from octave_gen.kernels.base import Accuracy
 from octave_gen.kernels.splits import workspace_shape
 from octave_gen.reference.attention import LOG2_E, merge_partials
 from octave_gen.reference.paged import QueryRow, gather_slots
-from octave_gen.reference.prefill import attend_chunk, prefix_partials
+from octave_gen.reference.prefill import attend_chunk, prefix_partials, rounded
 from octave_gen.reference.query import QueryMode, prepare_rotated
 from octave_gen.verify.cases import ChunkCase, PrefixCase
 from octave_gen.verify.chunks import Chunks, make_chunks, make_partials, make_prefixes, marked, used_splits
@@ -79,7 +79,7 @@ def check_chunk(subject: Subject, case: ChunkCase, seed: int, executor: Executor
     executor.prefill_chunk(subject.variant, given)
     before = marked(partials, batch)
     sizes = _sizes_of_partials(before)
-    measured = _output_near(given.out, batch, given, (before, before), subject, sizes)
+    measured = _output_near(given.out, batch, given, (before.double(), before), subject, sizes)
     return measured.joined(_norm_near(given.out, batch, given, before, None)) if case.values == "gaussian" else measured
 
 
@@ -124,11 +124,12 @@ def _output_near(
     subject: Subject,
     sizes: tuple[Tensor, Tensor],
 ) -> Measured:
-    """``partials``: of the reference in fp64 and in fp32."""
+    """``partials``: of the reference in fp64 and in fp32. Finite outputs beyond the dtype's range saturate."""
     vectors = (batch.q, batch.k, batch.v)
     maps = (batch.cu_seqlens_q, batch.seq_lens, given.sm_scale)
-    exact = attend_chunk(*vectors, partials[0], *maps, torch.float64)
-    same = attend_chunk(*vectors, partials[1], *maps, torch.float32).to(out.dtype)
+    exact, single = (attend_chunk(*vectors, x, *maps, x.dtype) for x in partials)
+    same = rounded(single, out.dtype)
+    exact = exact.where(~single.isfinite(), exact.clamp(*(torch.finfo(out.dtype).max * s for s in (-1, 1))))
     own = _sizes_of_chunks(batch, given.sm_scale)
     slack = _slack(subject.accuracies, *(torch.maximum(one, other) for one, other in zip(sizes, own, strict=True)))
     rows = slice(batch.tokens)

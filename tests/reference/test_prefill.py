@@ -14,7 +14,7 @@ from octave_gen.formats.octave.codec import dequantize, quantize
 from octave_gen.formats.octave.rotation import rotate_forward, rotate_inverse
 from octave_gen.kernels.splits import tokens_per_split
 from octave_gen.reference import attention
-from octave_gen.reference.prefill import attend_chunk, chunks, prefill, prefix_partials
+from octave_gen.reference.prefill import attend_chunk, chunks, prefill, prefix_partials, rounded
 from octave_gen.reference.query import QueryMode, prepare_query, prepare_rotated, quantize_rotated
 from octave_gen.reference.store import cache_store
 
@@ -273,3 +273,10 @@ def test_splits_that_do_not_hold_the_prefix() -> None:
     case = make_case(SlotLayout.of(64, 64, K3V3), (40,), (3,))
     with pytest.raises(OctaveError, match="request 0: 2 splits of 16 tokens do not hold 40"):
         prefix_partials(case.q, *case.prefix, case.layout, 0.125, 2, [16])
+
+
+def test_finite_outputs_stay_finite() -> None:
+    x = torch.tensor([1.0 + 2**-11, 70000.0, -1e30, torch.inf, -torch.inf, torch.nan, -0.0])
+    expected = torch.tensor([1.0, 65504.0, -65504.0, torch.inf, -torch.inf, torch.nan, -0.0]).half()
+    assert torch.equal(rounded(x, torch.float16).view(torch.int16), expected.view(torch.int16))
+    assert rounded(x, torch.bfloat16)[1] == 70144

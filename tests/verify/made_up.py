@@ -14,7 +14,7 @@ from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import SCALARS, Shape
 from octave_gen.kernels.splits import tokens_per_split
 from octave_gen.reference.attention import decode_partials, reduce_partials
-from octave_gen.reference.prefill import attend_chunk, prefix_partials
+from octave_gen.reference.prefill import attend_chunk, prefix_partials, rounded
 from octave_gen.reference.rotate import rotate
 from octave_gen.reference.store import cache_store
 from octave_gen.runtime.library import LoadedVariant, VariantKey
@@ -129,4 +129,4 @@ class Right:
         partials[..., -2][empty] = -torch.inf
         made = attend_chunk(a.q, a.k, a.v, partials, a.cu_seqlens_q, a.seq_lens, a.sm_scale)
         end = int(a.cu_seqlens_q[-1])
-        a.out[:end] = made[:end].to(a.out.dtype)
+        a.out[:end] = rounded(made[:end], a.out.dtype)

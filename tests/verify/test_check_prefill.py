@@ -194,6 +194,13 @@ def test_the_bounds_of_the_whole_output(scale: int, error: float, subject: Subje
     assert problem.startswith("chunk alone, relative error")
 
 
+def test_finite_outputs_saturate(subject: SubjectMaker) -> None:
+    case = PrefixCase((0, 9, 40), (1, 3, 6), group=4, values="edges")
+    overflow = after(lambda out: out.copy_(out.where(out.abs() != 65504, torch.inf)))
+    (problem,) = checks.run(subject(PREFIX, head_size=128), case, 1, overflow).problems
+    assert "nan instead of -65504" in problem  # any that is not finite
+
+
 def test_a_scale_without_a_bound_has_none(subject: SubjectMaker, right: Right) -> None:
     measured = checks.run(subject(PREFIX), PrefixCase(scale=4), 1, right)
     assert not measured.problems
