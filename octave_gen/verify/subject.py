@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -66,7 +66,11 @@ class Subject:
 
 
 def _accuracy(variant: LoadedVariant) -> Accuracy:
-    return KINDS[variant.key.kind].tier(variant.key.tier).accuracy
+    """Of the variant's tier and query dtype."""
+    accuracy = KINDS[variant.key.kind].tier(variant.key.tier).accuracy
+    if variant.key.query_dtype == "bf16" and accuracy.bf16_rounding is not None:
+        return replace(accuracy, rounding=accuracy.bf16_rounding)
+    return accuracy
 
 
 def subjects(variants: Sequence[LoadedVariant]) -> list[Subject]:

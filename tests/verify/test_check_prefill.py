@@ -11,6 +11,8 @@ import torch
 from made_up import Right, SubjectMaker
 from torch import Tensor
 
+from octave_gen.kernels import KINDS
+from octave_gen.kernels.base import Accuracy
 from octave_gen.runtime.library import LoadedVariant
 from octave_gen.verify import checks, chunks
 from octave_gen.verify.cases import FULL, QUICK, ChunkCase, PrefixCase
@@ -221,6 +223,14 @@ def test_the_chunk_kernel_of_the_same_tier_goes_behind(subject: SubjectMaker) ->
     found = subjects([prefix, chunk, other])
     assert found == [Subject(prefix, chunk), Subject(chunk), Subject(other)]
     assert subjects([prefix, other])[0].merge is None
+
+
+def test_bf16_variants_may_round_otherwise(subject: SubjectMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = KINDS[CHUNK]
+    tier = replace(kind.tiers[0], accuracy=Accuracy(rounding=4.0, bf16_rounding=64.0))
+    monkeypatch.setitem(KINDS, CHUNK, replace(kind, tiers=(tier,)))
+    assert [subject(CHUNK, dtype).accuracy.rounding for dtype in ("fp16", "bf16")] == [4.0, 64.0]
+    assert [one.rounding for one in subject(PREFIX, "bf16").accuracies] == [16.0, 64.0]
 
 
 @pytest.mark.parametrize("values", ["gaussian", "poison", "edges"])
