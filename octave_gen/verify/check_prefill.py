@@ -28,6 +28,7 @@ from octave_gen.verify.operators import Chunked, Executor, Prefill
 from octave_gen.verify.subject import Subject
 
 PARTIALS = "partials, share of the allowance"
+WEIGHTS = "log2 of the partials' weight, share of the allowance"
 OUTPUT = "output, share of the allowance"
 EXACT = "exact query, relative error over all rows"
 EXACT_CHUNK = "chunk alone, relative error over all rows"
@@ -62,7 +63,7 @@ def check_prefix(subject: Subject, case: PrefixCase, seed: int, executor: Execut
     sizes = _sizes_of_prefixes(batch, subject, table, cache, given.sm_scale)
     measured = [
         _untouched_splits(found, batch),
-        _partials_near(found, exact, single, batch, _slack((accuracy,), *sizes)),
+        _partials_near(found, exact, single, batch, accuracy, sizes),
     ]
     if subject.merge is not None:
         measured.append(_output_near(given.out, batch, given, (exact, single), subject, sizes))
@@ -106,14 +107,30 @@ def _untouched_splits(partials: Tensor, batch: Chunks) -> Measured:
     return same_bits("splits without tokens", rest, torch.full_like(rest, torch.nan))
 
 
-def _partials_near(found: Tensor, exact: Tensor, single: Tensor, batch: Chunks, slack: Tensor) -> Measured:
-    """The merge of the splits, of the rows that have a prefix."""
+def _partials_near(
+    found: Tensor,
+    exact: Tensor,
+    single: Tensor,
+    batch: Chunks,
+    accuracy: Accuracy,
+    sizes: tuple[Tensor, Tensor],
+) -> Measured:
+    """The merge of the splits and the logarithm of its weight, of the rows that have a prefix."""
     rows = torch.cat([torch.arange(c.start, c.end) for c in batch.requests if c.prefix] or [torch.arange(0)])
-    head = found.shape[-1] - 2
-    merged, wanted, same = (
-        merge_partials(x[rows], head, torch.float64)[0] for x in (marked(found, batch), exact, single)
-    )
-    return rows_near(PARTIALS, _one_nan(merged), wanted, _one_nan(same), slack[rows])
+    three = [x[rows].double() for x in (marked(found, batch), exact, single)]
+    slack = _slack((accuracy,), *sizes)[rows]
+    merged, wanted, same = (merge_partials(x, x.shape[-1] - 2, torch.float64)[0] for x in three)
+    near = rows_near(PARTIALS, _one_nan(merged), wanted, _one_nan(same), slack)
+    merged, wanted, same = (_log2_of_weight(x) for x in three)
+    slack = LOG2_E * _slack((accuracy,), sizes[0], torch.ones_like(sizes[1]))[rows]
+    return near.joined(rows_near(WEIGHTS, _one_nan(merged), wanted, _one_nan(same), slack))
+
+
+def _log2_of_weight(partials: Tensor) -> Tensor:
+    """[rows, heads, 1]: log2 of the sum of 2^score over all splits."""
+    maxima, sums = partials[..., -2], partials[..., -1]
+    largest = maxima.amax(-1, keepdim=True)
+    return largest + (torch.exp2(maxima - largest) * sums).sum(-1, keepdim=True).log2()
 
 
 def _output_near(

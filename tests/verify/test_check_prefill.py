@@ -36,7 +36,7 @@ def test_what_the_reference_computes_passes_every_case(
     checked = checks.check(subject(kind, query_dtype), (*FULL[kind], *QUICK[kind]), 11, right)
     assert checked.failure is None
     assert checked.cases == (*FULL[kind], *QUICK[kind])
-    assert len(checked.measured.errors) == {PREFIX: 3, CHUNK: 2}[kind]
+    assert len(checked.measured.errors) == {PREFIX: 4, CHUNK: 2}[kind]
     assert max(checked.measured.errors.values()) <= 1
 
 
@@ -121,7 +121,7 @@ def test_a_wrong_prefix_fails(change: Callable[[Prefill], Prefill], subject: Sub
     assert any("partials" in problem for problem in problems)
     alone = checks.run(subject(PREFIX, with_reduce=False), CASE, 1, before(change))
     assert alone.problems
-    assert list(alone.errors) == ["partials, share of the allowance"]
+    assert [error.split(",")[0] for error in alone.errors] == ["partials", "log2 of the partials' weight"]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,8 @@ def test_a_wrong_prefix_fails(change: Callable[[Prefill], Prefill], subject: Sub
         (lambda p: p[2, 1, :, :-2].mul_(1.001), "partials"),
         (lambda p: p[4, 3, 1, -1:].mul_(1.001), "partials"),
         (lambda p: touch(p, (1, 0, 2, 5), float("nan")), "partials"),
+        (lambda p: p[..., -2].add_(1e-4), "log2 of the partials' weight"),
+        (lambda p: p[12, 3, 0].mul_(torch.tensor([1.001] * 64 + [1.0, 1.001])), "log2 of the partials' weight"),
     ],
 )
 def test_wrong_partials_fail(change: Callable[[Tensor], object], what: str, subject: SubjectMaker) -> None:
@@ -206,7 +208,7 @@ def test_finite_outputs_saturate(subject: SubjectMaker) -> None:
 def test_a_scale_without_a_bound_has_none(subject: SubjectMaker, right: Right) -> None:
     measured = checks.run(subject(PREFIX), PrefixCase(scale=4), 1, right)
     assert not measured.problems
-    assert len(measured.errors) == 2
+    assert len(measured.errors) == 3
 
 
 def test_failing_cases_are_made_small(subject: SubjectMaker) -> None:
