@@ -127,7 +127,8 @@ class Accuracy:
     the output row's largest value.
     rounding: what fp32 arithmetic in another order may add to that, in halves of a unit in the last place of an fp32
     number of the size of the largest value. bf16_rounding: of bf16 variants, where it differs.
-    score_rounding: the same for a score (log2 units), by its own size; the exponential makes it a relative error.
+    score_rounding: the same for a score (log2 units) by its own size, which is |score| for decode and |q| |k| for
+    prefill; the exponential makes it a relative error.
     """
 
     query_mode: Literal["exact", "int8", "int16"] = "exact"

@@ -19,7 +19,7 @@ from octave_gen.kernels.splits import workspace_shape
 from octave_gen.reference.attention import LOG2_E, merge_partials
 from octave_gen.reference.paged import QueryRow, gather_slots
 from octave_gen.reference.prefill import attend_chunk, prefix_partials, rounded
-from octave_gen.reference.query import QueryMode, prepare_rotated
+from octave_gen.reference.query import QueryMode
 from octave_gen.verify.cases import ChunkCase, PrefixCase
 from octave_gen.verify.chunks import Chunks, make_chunks, make_partials, make_prefixes, marked, used_splits
 from octave_gen.verify.compare import EPSILON, Measured, frobenius_near, rows_near, same_bits
@@ -173,8 +173,8 @@ def _one_nan(x: Tensor) -> Tensor:
 
 
 def _slack(accuracies: Sequence[Accuracy], scores: Tensor, values: Tensor) -> Tensor:
-    """fp64 [tokens, heads, 1]: what rounding may change: EPSILON (rounding + score_rounding |score|) |v|, the largest
-    of each that a row sees, scores in log2 units."""
+    """fp64 [tokens, heads, 1]: what rounding may change: EPSILON (rounding + score_rounding |q| |k|) |v|, the largest
+    of each that a row sees."""
     rounding = max(one.rounding for one in accuracies)
     of_scores = max(one.score_rounding for one in accuracies)
     return (EPSILON * (rounding + of_scores * scores) * values).unsqueeze(-1)
@@ -183,26 +183,31 @@ def _slack(accuracies: Sequence[Accuracy], scores: Tensor, values: Tensor) -> Te
 def _sizes_of_prefixes(
     batch: Chunks, subject: Subject, table: Tensor, cache: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """fp64 [tokens, heads] each: the largest |score| (log2 units) and |v| of the prefix; 0 without one."""
+    """fp64 [tokens, heads] each: the largest |q| |k| (a score's size, in log2 units) and |v| of the prefix; 0 without
+    one."""
     scores, values = torch.zeros(2, *batch.q.shape[:2], dtype=torch.float64)
-    prepared = prepare_rotated(batch.q, subject.accuracy.query_mode, torch.float64)
+    lengths = batch.q.double().norm(dim=-1) * (scale * LOG2_E)
     for chunk in batch.requests:
         if chunk.prefix:
             slots = gather_slots(cache, table, QueryRow(chunk.start, chunk.request, chunk.prefix))
             k, v = dequantize(slots, subject.layout, torch.float64)
-            scores[chunk.tokens] = _score_sizes(prepared[chunk.tokens], k, scale).amax(-1).mT
-            values[chunk.tokens] = v.abs().amax((0, 2)).repeat_interleave(scores.shape[1] // v.shape[1])
+            group = lengths.shape[1] // k.shape[1]
+            scores[chunk.tokens] = lengths[chunk.tokens] * k.norm(dim=-1).amax(0).repeat_interleave(group)
+            values[chunk.tokens] = v.abs().amax((0, 2)).repeat_interleave(group)
     return scores, values
 
 
 def _sizes_of_chunks(batch: Chunks, scale: float) -> tuple[Tensor, Tensor]:
-    """The same of the chunk's tokens that a row sees and that are finite."""
+    """The same of the chunk's tokens that a row sees, as far as they are finite."""
     scores, values = torch.zeros(2, *batch.q.shape[:2], dtype=torch.float64)
     q, k, v = (x.double().nan_to_num(0.0, 0.0, 0.0) for x in (batch.q, batch.k, batch.v))
+    group = q.shape[1] // k.shape[1]
     for chunk in batch.requests:
-        scores[chunk.tokens] = _score_sizes(q[chunk.tokens], k[chunk.tokens], scale).tril_().amax(-1).mT
-        largest = v[chunk.tokens].abs().amax(-1).cummax(0).values
-        values[chunk.tokens] = largest.repeat_interleave(scores.shape[1] // v.shape[1], dim=1)
+        keys, largest = (
+            x[chunk.tokens].cummax(0).values.repeat_interleave(group, dim=1) for x in (k.norm(dim=-1), v.abs().amax(-1))
+        )
+        scores[chunk.tokens] = q[chunk.tokens].norm(dim=-1) * keys * (scale * LOG2_E)
+        values[chunk.tokens] = largest
     return scores, values
 
 
@@ -212,9 +217,3 @@ def _sizes_of_partials(partials: Tensor) -> tuple[Tensor, Tensor]:
     scores = partials[..., -2].double().where(full, 0.0).amax(-1).clamp(min=0)
     means = (partials[..., :-2].double().abs().amax(-1) / partials[..., -1]).where(full, 0.0)
     return scores, means.amax(-1)
-
-
-def _score_sizes(q: Tensor, k: Tensor, scale: float) -> Tensor:
-    """q [rows, heads, head], k [tokens, kv_heads, head] -> [heads, rows, tokens]."""
-    grouped = q.reshape(q.shape[0], k.shape[1], -1, q.shape[2])
-    return torch.einsum("rhgd,thd->hgrt", grouped, k).abs().flatten(0, 1) * (scale * LOG2_E)
