@@ -22,7 +22,7 @@ from octave_gen.reference.prefill import attend_chunk, prefix_partials, rounded
 from octave_gen.reference.query import QueryMode
 from octave_gen.verify.cases import ChunkCase, PrefixCase
 from octave_gen.verify.chunks import Chunks, make_chunks, make_partials, make_prefixes, marked, used_splits
-from octave_gen.verify.compare import EPSILON, Measured, frobenius_near, rows_near, same_bits
+from octave_gen.verify.compare import EPSILON, Measured, at_least, frobenius_near, rows_near, same_bits
 from octave_gen.verify.inputs import place, place_pair
 from octave_gen.verify.operators import Chunked, Executor, Prefill
 from octave_gen.verify.subject import Subject
@@ -37,6 +37,7 @@ BOUNDS = {1: 1e-2, 2: 2e-2, 3: 2e-2}
 """Relative errors of the whole output, by the scale of q and k."""
 
 _UNTOUCHED = 7.0
+_LEAST_SUM = 1 - 2.0**-8
 
 
 def check_prefix(subject: Subject, case: PrefixCase, seed: int, executor: Executor) -> Measured:
@@ -115,7 +116,8 @@ def _partials_near(
     accuracy: Accuracy,
     sizes: tuple[Tensor, Tensor],
 ) -> Measured:
-    """The merge of the splits and the logarithm of its weight, of the rows that have a prefix."""
+    """The merge of the splits and the logarithm of its weight, of the rows that have a prefix; and that the maximum of
+    a split is no higher than its scores, because the chunk's weights, which are measured by it, may be fp16."""
     rows = torch.cat([torch.arange(c.start, c.end) for c in batch.requests if c.prefix] or [torch.arange(0)])
     three = [x[rows].double() for x in (marked(found, batch), exact, single)]
     slack = _slack((accuracy,), *sizes)[rows]
@@ -123,7 +125,10 @@ def _partials_near(
     near = rows_near(PARTIALS, _one_nan(merged), wanted, _one_nan(same), slack)
     merged, wanted, same = (_log2_of_weight(x) for x in three)
     slack = LOG2_E * _slack((accuracy,), sizes[0], torch.ones_like(sizes[1]))[rows]
-    return near.joined(rows_near(WEIGHTS, _one_nan(merged), wanted, _one_nan(same), slack))
+    near = near.joined(rows_near(WEIGHTS, _one_nan(merged), wanted, _one_nan(same), slack))
+    maxima, sums = three[0][..., -2], three[0][..., -1]
+    sums = sums.where(maxima != -torch.inf, 1.0)  # not those without tokens
+    return near.joined(at_least("sums of partials", sums, _LEAST_SUM))
 
 
 def _log2_of_weight(partials: Tensor) -> Tensor:

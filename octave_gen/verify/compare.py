@@ -83,6 +83,11 @@ def frobenius_near(what: str, found: Tensor, exact: Tensor, bound: float) -> Mea
     return Measured({what: quotient}, problems=problems)
 
 
+def at_least(what: str, found: Tensor, bound: float) -> Measured:
+    """Every element that is no NaN is at least ``bound``."""
+    return Measured(problems=_listed(what, found < bound, found, torch.full_like(found, bound)))
+
+
 def zero_rows(what: str, rows: Tensor) -> Measured:
     """Every element is +0."""
     return Measured(problems=_listed(what, _bits(rows) != 0, rows, torch.zeros_like(rows)))

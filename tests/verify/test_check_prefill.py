@@ -142,6 +142,17 @@ def test_wrong_partials_fail(change: Callable[[Tensor], object], what: str, subj
     assert problems[0].startswith(what)
 
 
+def test_partials_whose_maximum_is_no_score_fail(subject: SubjectMaker) -> None:
+    """The same weight in all, but so far below the maximum that fp16 weights of the chunk would lose their bits."""
+
+    def lower(partials: Tensor) -> None:
+        partials[:3, 1] *= torch.tensor([2.0**-9] * 64 + [1.0, 2.0**-9])
+        partials[:3, 1, :, -2] += 9
+
+    (problem,) = checks.run(subject(PREFIX), CASE, 1, between(lower)).problems
+    assert problem.startswith("sums of partials: 9 of ")
+
+
 @pytest.mark.parametrize(
     "change",
     [
