@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import prefill_stand_in
 import pytest
 import torch
 
@@ -94,6 +95,52 @@ def test_reduce(make_library: Callable[..., Library]) -> None:
         threads=256,
         kernargs=struct.pack("<3Q5q2i", 0xB000, 0x7000, 0x5000, 40000, 5000, 140, 1200, 160, 8, 32),
     )
+
+
+Q, OUT_Q = Memory(0x6000, (11, 12, 128), (1600, 136, 1)), Memory(0x7000, (11, 12, 128), (1664, 144, 1))
+CHUNK_K, CHUNK_V = Memory(0x1000, (11, 2, 128), (304, 144, 1)), Memory(0x2000, (11, 2, 128), (320, 152, 1))
+BOUNDS, LENGTHS = Memory(0x9000, (4,), (1,)), Memory(0xA000, (3,), (1,))
+
+
+@pytest.fixture
+def prefill_library(monkeypatch: pytest.MonkeyPatch, make_library: Callable[..., Library]) -> Library:
+    prefill_stand_in.register(monkeypatch)
+    return make_library()
+
+
+@pytest.mark.parametrize(("max_query_len", "tiles"), [(0, 0), (1, 1), (21, 1), (22, 2), (300, 15)])
+def test_prefill_prefix(max_query_len: int, tiles: int, prefill_library: Library) -> None:
+    variant = variant_of(prefill_library, "prefill_prefix", "bf16")
+    made = launch.prefill_prefix_launch(
+        variant, Q, CACHE, TABLE, BOUNDS, LENGTHS, MID_O, max_query_len, sm_scale=0.125, num_kv_splits=32
+    )
+    assert made.symbol == "prefill_prefix_octave_k3v3_h128r64_bf16_mfma_gfx942"
+    assert (made.grid, made.threads) == ((tiles, 2, 96), 256)  # rows of 6 heads a token in tiles of 128
+    pointers = (0x6000, 0x7F00_0000_0000, 0x8000, 0x9000, 0xA000, 0xB000)
+    strides = (1600, 136, 1 << 33, 2048, 128, 10, 40000, 5000, 140)
+    assert made.kernargs == struct.pack("<6Q9q3if", *pointers, *strides, 6, 16, 32, 0.125)
+
+
+def test_prefill_chunk(prefill_library: Library) -> None:
+    variant = variant_of(prefill_library, "prefill_chunk")
+    made = launch.prefill_chunk_launch(
+        variant, Q, CHUNK_K, CHUNK_V, OUT_Q, MID_O, BOUNDS, LENGTHS, 22, sm_scale=0.125, num_kv_splits=32
+    )
+    pointers = (0x6000, 0x1000, 0x2000, 0x7000, 0xB000, 0x9000, 0xA000)
+    strides = (1600, 136, 304, 144, 320, 152, 1664, 144, 40000, 5000, 140)
+    assert made == launch.Launch(
+        symbol="prefill_chunk_h128_f16_mfma_gfx942",
+        grid=(2, 2, 3),
+        threads=256,
+        kernargs=struct.pack("<7Q11q2if", *pointers, *strides, 6, 32, 0.125),
+    )
+
+
+def test_more_splits_of_requests_than_a_grid_counts(prefill_library: Library) -> None:
+    variant = variant_of(prefill_library, "prefill_prefix")
+    many = Memory(0xA000, (64,), (1,))
+    with pytest.raises(OctaveError, match=r"cannot be launched .query_rows 6, kv_heads 2, request_splits 65536"):
+        launch.prefill_prefix_launch(variant, Q, CACHE, TABLE, BOUNDS, many, MID_O, 1, 0.125, 1024)
 
 
 def test_kernargs_end_where_the_table_ends(make_library: Callable[..., Library]) -> None:
