@@ -141,12 +141,13 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
           for (int r = 0; r < 4; ++r) {
             const bool seen = !partial || token + 4 * (lane_index() / 16) + r < visible[c];
             const float size = __builtin_fmaxf(static_cast<float>(scale[r]), 0x1p-30f);
-            const float x = __builtin_fmaf(scores[c][r], columns[c].query_scale, __builtin_amdgcn_logf(size));
+            float x = scores[c][r] * columns[c].query_scale;
+            if (!is_huge(x)) x += __builtin_amdgcn_logf(size);
             largest = seen ? __builtin_fmaxf(largest, x) : largest;
           }
           largest = __builtin_fmaxf(largest, lane_xor<16>(largest));
           largest = __builtin_fmaxf(largest, lane_xor<32>(largest));
-          const float raised = __builtin_fmaxf(columns[c].reference, largest + 8.0f);
+          const float raised = __builtin_fmaxf(columns[c].reference, is_huge(largest) ? largest : largest + 8.0f);
           const float rescale = raised == columns[c].reference ? 1.0f : exp2(columns[c].reference - raised);
           columns[c].reference = raised;
           columns[c].sum *= rescale;
