@@ -89,7 +89,7 @@ def zero_rows(what: str, rows: Tensor) -> Measured:
 def _overflow(dtype: torch.dtype) -> float:
     """The smallest magnitude that rounds to Inf: half a unit in the last place above the largest finite number."""
     largest = torch.finfo(dtype).max
-    return largest + 2.0 ** math.floor(math.log2(largest)) * torch.finfo(dtype).eps / 2
+    return largest + math.ldexp(torch.finfo(dtype).eps / 2, math.frexp(largest)[1] - 1)
 
 
 def _bits(x: Tensor) -> Tensor:

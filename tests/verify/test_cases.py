@@ -57,7 +57,7 @@ def test_what_is_no_case(text: str, problem: str) -> None:
     assert error.value.exit_code == 2
 
 
-WORDS = "dense strided far gaussian poison edges own random grouped mixed ragged".split()
+WORDS = ["dense", "strided", "far", "gaussian", "poison", "edges", "own", "random", "grouped", "mixed", "ragged"]
 
 
 def weight(case: Case) -> tuple[int, ...]:
