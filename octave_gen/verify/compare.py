@@ -50,7 +50,7 @@ def rows_near(what: str, found: Tensor, exact: Tensor, same: Tensor, slack: Tens
     on both sides of what the dtype rounds to Inf. The error named ``what`` is the largest share of what is
     allowed.
     """
-    limit, largest = _overflow(found.dtype), torch.finfo(found.dtype).max
+    limit, largest = _overflow(same.dtype), torch.finfo(same.dtype).max
     nearly = same.isinf() & (exact.abs() - slack < limit)
     same = torch.where(nearly, same.clamp(-largest, largest), same)
     certain = ~same.isfinite()
