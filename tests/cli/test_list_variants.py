@@ -128,6 +128,14 @@ def test_json_is_an_array_of_the_records_of_the_manifest(run: Run, tmp_path: Pat
     assert result.stdout == manifest.dump(records)
 
 
+def test_json_has_the_order_of_the_lines(run: Run) -> None:
+    """Also where the variants of a unit are no neighbours: names sort by query dtype before they do by tier."""
+    choice = ("list-variants", "--filter", "decode_octave_k3v4_h128r64_g6_*_gfx942")
+    lines = names(run(*choice).stdout)
+    assert [name.split("_")[-3:-1] for name in lines[:2]] == [["bf16", "mfma"], ["bf16", "portable"]]
+    assert [record["name"] for record in json.loads(run(*choice, "--json").stdout)] == lines
+
+
 def test_a_filter_without_match_exits_2_with_near_names(run: Run) -> None:
     for more in ([], ["--json"]):
         result = run("list-variants", "--filter", "rotat_h256_f16_portable_gfx942", *more)
