@@ -46,7 +46,7 @@ def _block(lines: Lines) -> str:
 
 @pytest.fixture
 def portable_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kinds but ``KERNELS``, no tier but portable: what the budgets of `spec_text` are for, whatever else there is."""
+    """No kinds but ``KERNELS``, no tier but portable: what the budgets of `spec_text` are for, whatever there is."""
     for name in set(KINDS) - set(KERNELS):
         monkeypatch.delitem(KINDS, name)
     for name, chip in ARCHS.items():
