@@ -96,8 +96,8 @@ def test_the_tiers_on_a_chip_are_those_it_offers() -> None:
 
 
 def test_a_tier_that_does_not_exist_names_those_that_do() -> None:
-    with pytest.raises(OctaveError, match=r"decode has no tier 'wmma'\n  hint: it has portable, mfma"):
-        KINDS["decode"].tier("wmma")
+    with pytest.raises(OctaveError, match=r"decode has no tier 'scalar'\n  hint: it has portable, mfma"):
+        KINDS["decode"].tier("scalar")
 
 
 @pytest.mark.parametrize(("rows", "dims"), [((1, 1), 4), ((8, 4), 4), ((16, 2), 4), ((11, 3), 2), ((16, 4), 2)])
@@ -105,6 +105,17 @@ def test_decode_holds_fewer_dims_per_lane_for_many_rows(rows: tuple[int, int], d
     constants = KINDS["decode"].tier("portable").constants(shape(*rows), ARCHS["gfx942"])
     assert constants["value_dims_per_lane"] == dims
     assert (constants["gqa_group"], constants["query_group"]) == rows
+
+
+def test_mfma_shares_a_query_group_out_in_the_largest_equal_parts_of_up_to_32_rows() -> None:
+    tier, chip = KINDS["decode"].tier("mfma"), ARCHS["gfx942"]
+    for gqa_group in range(1, 17):
+        for query_group in range(1, 17):
+            held = [n for n in range(1, query_group + 1) if query_group % n == 0 and n * gqa_group <= 32]
+            of = shape(gqa_group, query_group)
+            assert tier.geometry(of, chip).grid[0] == Extent("queries", max(held))
+            constants = tier.constants(of, chip)
+            assert (constants["queries"], constants["query_group"]) == (max(held), query_group)
 
 
 @pytest.mark.parametrize("chip", CHIPS)
