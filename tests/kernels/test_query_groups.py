@@ -37,6 +37,15 @@ def shared_out(small_spec: Callable[..., Spec], tmp_path_factory: pytest.TempPat
     return read(out, "gfx942")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small tensors: threads only wait for each other here."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def decodes(built: Built) -> Iterator[Subject]:
     return (s for s in built.subjects if s.kind == "decode" and s.variant.key.query_dtype == "fp16")
 
