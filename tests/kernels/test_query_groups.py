@@ -67,7 +67,7 @@ class FromStarts(Interpreted):
 
     def decode(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Attention) -> None:
         given = dict(vars(arguments))
-        out, v_signs = given.pop("out"), given.pop("v_signs")
+        out, v_signs, _ = (given.pop(name) for name in ("out", "v_signs", "group_starts"))
         for starts in self.starts:
             self._run(variant, **given, group_starts=torch.tensor(starts, dtype=torch.int32))
             untouched = arguments.mid_o.isnan().flatten(1).all(1)
