@@ -124,13 +124,15 @@ class DecodeArguments(NamedTuple):
     fmt: int
     query_group: int
     use_wmma: bool
+    group_starts: Tensor | None = None
 
 
 @named("decode")
 def check_decode(arguments: DecodeArguments) -> SlotLayout:
     """The layout of the cache's slots; raises OctaveError naming every argument that does not fit."""
     out, query, cache, block_table, q_to_req, q_to_klen, mid_o, k_signs, v_signs = arguments[:9]
-    sm_scale, num_kv_splits, fmt, query_group, _ = arguments[9:]
+    sm_scale, num_kv_splits, fmt, query_group, _, group_starts = arguments[9:]
+    starts = [] if group_starts is None else [("group_starts", group_starts, 1, _INT32)]
     problems = tensor_problems(
         ("out", out, 3, _FLOATS),
         ("query", query, 3, _FLOATS),
@@ -141,6 +143,7 @@ def check_decode(arguments: DecodeArguments) -> SlotLayout:
         ("mid_o", mid_o, 4, (torch.float32,)),
         ("k_signs", k_signs, 1, _INT32),
         ("v_signs", v_signs, 1, _INT32),
+        *starts,
     )
     problems += number_problems(sm_scale, num_kv_splits)
     if not 1 <= query_group <= MAX_GROUP:
@@ -162,6 +165,7 @@ def check_decode(arguments: DecodeArguments) -> SlotLayout:
     problems += dense_problems(
         out=out, query=query, block_table=block_table, q_to_req=q_to_req, q_to_klen=q_to_klen, mid_o=mid_o
     )
+    problems += dense_problems(**{name: tensor for name, tensor, _, _ in starts})
     fail("decode", problems)
     return layout
 

@@ -147,6 +147,7 @@ def decode(*arguments: Any, place: Place | None = None, **by_name: Any) -> None:
         a.k_signs,
         a.sm_scale,
         a.num_kv_splits,
+        a.group_starts,
     )
     merge = launch.reduce_launch(reduce_variant, a.mid_o, a.out, a.v_signs, a.num_kv_splits)
     with place.current():

@@ -93,11 +93,15 @@ def decode_launch(
     k_signs: TensorLike,
     sm_scale: float,
     num_kv_splits: int,
+    group_starts: TensorLike | None = None,
 ) -> Launch:
     """The first half of the decode op: the partials of every KV split into mid_o."""
+    queries, query_group = query.shape[0], variant.key.query_group
+    assert query_group is not None
+    groups = -(-queries // query_group) if group_starts is None else group_starts.shape[0]
     return _launch(
         variant,
-        {"queries": query.shape[0], "kv_heads": cache.shape[1], "kv_splits": num_kv_splits},
+        {"queries": groups * query_group, "kv_heads": cache.shape[1], "kv_splits": num_kv_splits},
         {
             **_pointers(
                 query=query,
@@ -112,7 +116,9 @@ def decode_launch(
             **_strides(cache, "cache_block_stride", "cache_head_stride", "cache_row_stride"),
             **_strides(block_table, "block_table_stride"),
             **_strides(mid_o, "mid_token_stride", "mid_head_stride", "mid_split_stride"),
-            "num_queries": query.shape[0],
+            "group_starts": 0 if group_starts is None else group_starts.data_ptr(),
+            "num_queries": queries,
+            "num_groups": groups,
             "num_requests": block_table.shape[0],
             "block_size": cache.shape[2],
             "num_kv_splits": num_kv_splits,

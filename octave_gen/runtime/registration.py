@@ -19,7 +19,7 @@ SCHEMAS: dict[str, str] = {
     "decode": (
         "(Tensor(a!) out, Tensor query, Tensor cache, Tensor block_table, Tensor q_to_req, Tensor q_to_klen, "
         "Tensor(b!) mid_o, Tensor k_signs, Tensor v_signs, float sm_scale, int num_kv_splits, int fmt, "
-        "int query_group, bool use_wmma) -> ()"
+        "int query_group, bool use_wmma, Tensor? group_starts=None) -> ()"
     ),
     "prefill": (
         "(Tensor(a!) out, Tensor q, Tensor k, Tensor v, Tensor cache, Tensor block_table, Tensor cu_seqlens_q, "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, groupby
 
 import torch
 from torch import Tensor
@@ -27,7 +27,8 @@ _HUGE = 65504.0
 
 @dataclass(frozen=True)
 class Batch:
-    """Dense tensors of one decode call. rows: (request, tokens seen) of each query; query [rows, heads, head]."""
+    """Dense tensors of one decode call. rows: (request, tokens seen) of each query; query [rows, heads, head];
+    group_starts: None, or int32 [groups]."""
 
     query: Tensor
     cache: Tensor
@@ -35,6 +36,7 @@ class Batch:
     rows: tuple[tuple[int, int], ...]
     k_signs: Tensor
     v_signs: Tensor
+    group_starts: Tensor | None
 
     @property
     def q_to_req(self) -> Tensor:
@@ -65,7 +67,8 @@ def make_batch(subject: Subject, case: DecodeCase, seed: int) -> Batch:
             seen = [tokens for row, tokens in rows if row == request and tokens > 0]
             hidden = slots[min(seen, default=0) :]
             cache[hidden // case.block_size, :, hidden % case.block_size] = POISON
-    batch = Batch(_queries(case, subject, seed, rows), cache, table, rows, k_signs, v_signs)
+    starts = group_starts(rows, subject.query_group) if case.rows == "ragged" else None
+    batch = Batch(_queries(case, subject, seed, rows), cache, table, rows, k_signs, v_signs, starts)
     if case.values != "gaussian":
         batch.query[batch.padding] = torch.nan
     return batch
@@ -76,13 +79,29 @@ def query_rows(lengths: Sequence[int], query_group: int, rows: str) -> tuple[tup
     query tokens has padding first."""
     if rows == "grouped":
         return tuple((r, length - query_group + 1 + i) for r, length in enumerate(lengths) for i in range(query_group))
+    if rows == "ragged":
+        counts = cycle([query_group, 1, query_group + 1, max(1, query_group - 1)])
+        requests = [(r, length, next(counts)) for r, length in enumerate(lengths)]
+        attending = ((r, length - n + 1 + i) for r, length, n in requests for i in range(n))
+        return (*attending, (-1, 5), (len(lengths), 3), (0, 0))
     padding = cycle([(-1, 5), (len(lengths), 3), (0, 0), (0, -4)])
-    found: list[tuple[int, int]] = []
+    found = []
     for request, length in enumerate(lengths):
         after = (request + 1) % len(lengths)
         shorter = length // 2 if request % 2 else length - 2
         found += [(request, length), (request, shorter), (after, lengths[after]), next(padding)]
     return (*found, (0, lengths[0]))
+
+
+def group_starts(rows: Sequence[tuple[int, int]], query_group: int) -> Tensor:
+    """int32 [groups]: groups of neighbours with the same request, and two empty ones behind the last query."""
+    starts: list[int] = []
+    first = 0
+    for _, run in groupby(rows, key=lambda row: row[0]):
+        count = len(list(run))
+        starts += range(first, first + count, query_group)
+        first += count
+    return torch.tensor([*starts, first, first], dtype=torch.int32)
 
 
 def paged(

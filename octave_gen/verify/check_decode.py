@@ -51,6 +51,7 @@ def _placed(batch: Batch, subject: Subject, case: DecodeCase) -> Attention:
         v_signs=batch.v_signs,
         sm_scale=head**-0.5,
         num_kv_splits=case.splits,
+        group_starts=None if batch.group_starts is None else place(batch.group_starts, "dense"),
     )
 
 

@@ -40,6 +40,7 @@ class Attention:
     v_signs: Tensor
     sm_scale: float
     num_kv_splits: int
+    group_starts: Tensor | None = None
 
 
 @dataclass(frozen=True)

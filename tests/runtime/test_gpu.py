@@ -59,7 +59,7 @@ def test_decode(query_group: int, groups: int, library: Library, host_ops: Any, 
     assert merge[1] == "reduce_h128_f16_portable_gfx942"
     assert merge[2:] == ([6, 2, 1], 256, STREAM)
     mid_o = decode_arguments["mid_o"].data_ptr()
-    assert struct.unpack_from("<Q", partials[0], 40) == (mid_o,)
+    assert struct.unpack_from("<2Q", partials[0], 40) == (0, mid_o)  # no group_starts
     assert struct.unpack_from("<2Q", merge[0]) == (mid_o, decode_arguments["out"].data_ptr())
 
 
@@ -88,10 +88,20 @@ def test_nothing_is_launched_when_a_kernel_is_missing(
     assert host_ops.calls == []
 
 
+def test_matrix_tier(library: Library, host_ops: Any, decode_arguments: Arguments) -> None:
+    decode_arguments["use_wmma"] = True
+    gpu.decode(**decode_arguments, place=place(library))
+    partials, merge = host_ops.calls
+    assert partials[1] == "decode_octave_k3v3_h128r64_g4_q4_f16_mfma_gfx942"
+    assert partials[2:] == ([2, 2, 2], 256, STREAM)
+    assert merge[1] == "reduce_h128_f16_portable_gfx942"
+
+
 def test_matrix_tier_is_not_replaced(library: Library, host_ops: Any, decode_arguments: Arguments) -> None:
     decode_arguments["use_wmma"] = True
-    with pytest.raises(OctaveError, match=r"matrix tier for gfx942|no loaded library holds"):
-        gpu.decode(**decode_arguments, place=place(library))
+    others = replace(library, variants=tuple(v for v in library.variants if v.key.tier == "portable"))
+    with pytest.raises(OctaveError, match=r"no loaded library holds .* mfma tier[\s\S]*other tier: portable"):
+        gpu.decode(**decode_arguments, place=place(others))
     assert host_ops.calls == []
 
 

@@ -18,7 +18,7 @@ from octave_gen.formats.octave.codec import dequantize_unrotated
 from octave_gen.ops import sign_tensor, workspace_bytes, workspace_shape
 from octave_gen.reference import attention, prefill, rotate, store
 from octave_gen.runtime import registration
-from octave_gen.runtime.cpu import split_widths
+from octave_gen.runtime.cpu import query_groups, split_widths
 
 GOLDEN = Path(__file__).parents[1] / "data" / "octave_golden.npz"
 SCHEMAS = {
@@ -26,7 +26,7 @@ SCHEMAS = {
     "Tensor k_signs, Tensor v_signs, int fmt) -> ()",
     "decode": "octave::decode(Tensor(a!) out, Tensor query, Tensor cache, Tensor block_table, Tensor q_to_req, "
     "Tensor q_to_klen, Tensor(b!) mid_o, Tensor k_signs, Tensor v_signs, float sm_scale, int num_kv_splits, int fmt, "
-    "int query_group, bool use_wmma) -> ()",
+    "int query_group, bool use_wmma, Tensor? group_starts=None) -> ()",
     "prefill": "octave::prefill(Tensor(a!) out, Tensor q, Tensor k, Tensor v, Tensor cache, Tensor block_table, "
     "Tensor cu_seqlens_q, Tensor seq_lens, int max_query_len, float sm_scale, int fmt, Tensor(b!)? workspace=None, "
     "int num_kv_splits=1) -> ()",
@@ -121,7 +121,7 @@ def test_decode_is_the_reference(decode_arguments: Arguments) -> None:
     a = decode_arguments
     torch.ops.octave.decode(**a)
     operands = (a["query"], a["cache"], a["block_table"], a["q_to_req"], a["q_to_klen"], LAYOUT, a["sm_scale"])
-    widths = split_widths(a["q_to_req"].tolist(), a["q_to_klen"].tolist(), 2, 2, query_group=4)
+    widths = split_widths(a["q_to_req"].tolist(), a["q_to_klen"].tolist(), 2, 2, query_groups(6, 4))
     partials = attention.decode_partials(*operands, 2, query_mode="int8", tokens_per_split=widths)
     assert torch.equal(a["mid_o"], partials)
     assert torch.equal(a["out"], attention.reduce_partials(partials, LAYOUT).half())
@@ -311,7 +311,26 @@ def test_meta_tensors(rotate_arguments: Arguments) -> None:
     ],
 )
 def test_split_widths(q_to_req: list[int], q_to_klen: list[int], splits: int, group: int, widths: list[int]) -> None:
-    assert split_widths(q_to_req, q_to_klen, 2, splits, group) == widths
+    assert split_widths(q_to_req, q_to_klen, 2, splits, query_groups(len(q_to_req), group)) == widths
+
+
+def test_groups_start_where_they_are_told(decode_arguments: Arguments) -> None:
+    """A group's queries share their splits, so another grouping gives other partials and the same output."""
+    assert query_groups(6, 4, [0, 1, 5, 6, 6]) == [range(1), range(1, 5), range(5, 6), range(6, 6), range(6, 6)]
+    a = decode_arguments
+    a["q_to_req"] = torch.zeros(6, dtype=torch.int32)
+    a["q_to_klen"] = torch.tensor([20, 24, 33, 40, 16, 0], dtype=torch.int32)
+    torch.ops.octave.decode(**a)
+    out, mid_o = a["out"].clone(), a["mid_o"].clone()
+    torch.ops.octave.decode(**a, group_starts=torch.arange(6, dtype=torch.int32))
+    assert not torch.equal(a["mid_o"], mid_o)
+    assert torch.allclose(a["out"], out, atol=1e-3)
+
+
+@pytest.mark.parametrize("starts", [[], [1, 5], [0, 5], [0, 4, 3, 6], [0, 4, 7]])
+def test_wrong_group_starts(decode_arguments: Arguments, starts: list[int]) -> None:
+    with pytest.raises(OctaveError, match=r"group_starts is .* for 6 queries"):
+        torch.ops.octave.decode(**decode_arguments, group_starts=torch.tensor(starts, dtype=torch.int32))
 
 
 def test_workspace() -> None:

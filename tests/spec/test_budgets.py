@@ -17,7 +17,7 @@ Report = Callable[[str], list[str]]
 Text = Callable[..., str]
 
 STORE, ROTATE, DECODE, REDUCE = range(4)
-KERNELS = "    allowed: store, rotate, decode, reduce"
+KERNELS = "    allowed: " + ", ".join(KINDS)
 KEYS = (
     "    allowed: kernel, arch, cache_dtypes, gqa_groups, query_groups, tiers, vgprs, agprs, sgprs, lds_bytes, "
     "occupancy, vgpr_spills, sgpr_spills, scratch_bytes, valu_per_token, clocks_per_token"
@@ -85,7 +85,7 @@ SINGLE = {
             "    allowed: 0 to 128",
         ],
     ),
-    "unknown kernel": ({"kernel": '"prefill"'}, ['  budget[2].kernel: "prefill" is no kernel', KERNELS]),
+    "unknown kernel": ({"kernel": '"sampler"'}, ['  budget[2].kernel: "sampler" is no kernel', KERNELS]),
     "kernel in wrong case": (
         {"kernel": '"Decode"'},
         ['  budget[2].kernel: "Decode" is no kernel (did you mean decode?)', KERNELS],

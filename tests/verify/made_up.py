@@ -33,7 +33,8 @@ def make_subject(
     query_group: int = 4,
     with_reduce: bool = True,
 ) -> Subject:
-    """A subject of gfx942; decode comes with its reduce unless told otherwise, and a prefix with its chunk."""
+    """A subject of gfx942, in the portable tier where there is one; decode comes with its reduce unless told otherwise,
+    and a prefix with its chunk."""
     known = cache_dtype(dtype)
     uses_cache, attends = kind in ("store", "decode", "prefill_prefix"), kind == "decode"
     slot = family_of(known).layout(CACHE_DTYPES[dtype], head_size, 64).slot_bytes
@@ -85,7 +86,7 @@ class Right:
         rotate(x, k_layout, inverse, signs)
 
     def decode(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Attention) -> None:
-        a = arguments
+        a, subject = arguments, Subject(variant)
         splits = a.num_kv_splits
         widths = [max(1, tokens_per_split(max(0, n), splits)) for n in a.q_to_klen.tolist()]
         partials = decode_partials(
@@ -94,11 +95,11 @@ class Right:
             a.block_table,
             a.q_to_req,
             a.q_to_klen,
-            Subject(variant).layout,
+            subject.layout,
             a.sm_scale,
             splits,
             widths,
-            "int8",
+            subject.accuracy.query_mode,
             torch.float32,
             a.k_signs,
         )

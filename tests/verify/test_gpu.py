@@ -47,8 +47,9 @@ def calls(monkeypatch: pytest.MonkeyPatch, library: Built) -> list[str]:
     made: list[str] = []
     right, owned = Right(), library.subjects
 
-    def find(kind: str, dtype: torch.dtype) -> Any:
-        return next(s for s in owned if s.kind == kind and s.dtype == dtype)
+    def find(kind: str, dtype: torch.dtype, tier: str = "portable") -> Any:
+        (found,) = (s for s in owned if (s.kind, s.dtype, s.variant.key.tier) == (kind, dtype, tier))
+        return found
 
     def cache_store(key: Any, value: Any, cache: Any, slots: Any, ks: Any, vs: Any, fmt: int, *, place: Place) -> None:
         made.append(f"cache_store {fmt} {place.stream}")
@@ -60,7 +61,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, library: Built) -> list[str]:
 
     def decode(*, fmt: int, query_group: int, use_wmma: bool, place: Place, **arguments: Any) -> None:
         made.append(f"decode {fmt} {query_group} {use_wmma} {place.stream}")
-        subject = find("decode", arguments["query"].dtype)
+        subject = find("decode", arguments["query"].dtype, "mfma" if use_wmma else "portable")
         right.decode(subject.variant, subject.merge, Attention(**arguments))
 
     for fake in (cache_store, rotate, decode):
@@ -69,9 +70,14 @@ def calls(monkeypatch: pytest.MonkeyPatch, library: Built) -> list[str]:
 
 
 def test_every_op_goes_through_the_runtime(library: Built, device: Gpu, calls: list[str]) -> None:
-    for kind, said in (("store", "cache_store 3 7"), ("rotate", "rotate 7"), ("decode", "decode 3 4 False 7")):
+    for kind, tier, said in (
+        ("store", "portable", "cache_store 3 7"),
+        ("rotate", "portable", "rotate 7"),
+        ("decode", "portable", "decode 3 4 False 7"),
+        ("decode", "mfma", "decode 3 4 True 7"),
+    ):
         calls.clear()
-        subject = next(subject for subject in library.subjects if subject.kind == kind)
+        subject = next(s for s in library.subjects if (s.kind, s.variant.key.tier) == (kind, tier))
         cases = [case for case in FULL[kind] if "far" not in str(case)]
         checked = checks.check(subject, cases, 5, device)
         assert checked.failure is None
