@@ -136,7 +136,7 @@ def prefill_library(monkeypatch: pytest.MonkeyPatch, make_library: Callable[...,
 
 @pytest.mark.parametrize(("max_query_len", "tiles"), [(0, 0), (1, 1), (21, 1), (22, 2), (300, 15)])
 def test_prefill_prefix(max_query_len: int, tiles: int, prefill_library: Library) -> None:
-    variant = variant_of(prefill_library, "prefill_prefix", "bf16")
+    variant = variant_of(prefill_library, "prefill_prefix", "bf16", tier="mfma")
     made = launch.prefill_prefix_launch(
         variant, Q, CACHE, TABLE, BOUNDS, LENGTHS, MID_O, max_query_len, sm_scale=0.125, num_kv_splits=32
     )
@@ -148,7 +148,7 @@ def test_prefill_prefix(max_query_len: int, tiles: int, prefill_library: Library
 
 
 def test_prefill_chunk(prefill_library: Library) -> None:
-    variant = variant_of(prefill_library, "prefill_chunk")
+    variant = variant_of(prefill_library, "prefill_chunk", tier="mfma")
     made = launch.prefill_chunk_launch(
         variant, Q, CHUNK_K, CHUNK_V, OUT_Q, MID_O, BOUNDS, LENGTHS, 22, sm_scale=0.125, num_kv_splits=32
     )
@@ -163,7 +163,7 @@ def test_prefill_chunk(prefill_library: Library) -> None:
 
 
 def test_more_splits_of_requests_than_a_grid_counts(prefill_library: Library) -> None:
-    variant = variant_of(prefill_library, "prefill_prefix")
+    variant = variant_of(prefill_library, "prefill_prefix", tier="mfma")
     many = Memory(0xA000, (64,), (1,))
     with pytest.raises(OctaveError, match=r"cannot be launched .query_rows 6, kv_heads 2, request_splits 65536"):
         launch.prefill_prefix_launch(variant, Q, CACHE, TABLE, BOUNDS, many, MID_O, 1, 0.125, 1024)
