@@ -114,8 +114,8 @@ def _reduce(subject: Subject, splits: int) -> Workload:
 
 
 METHODS: dict[str, Method] = {
-    # Whole workgroups of four waves; K and V are read, a slot is written.
-    "store": Method((8, 16), lambda subject: 2 * _vector_bytes(subject) + subject.layout.slot_bytes, _store),
+    # Whole workgroups, of 8 or 16 slots; K and V are read, a slot is written.
+    "store": Method((16, 32), lambda subject: 2 * _vector_bytes(subject) + subject.layout.slot_bytes, _store),
     # Whole workgroups of four waves; a vector is read and written.
     "rotate": Method((8, 16), lambda subject: 2 * _vector_bytes(subject), _rotate),
     # Whole tiles of 48 and of 64 tokens; a slot is read.

@@ -63,6 +63,21 @@ OCTAVE_DEVICE T load(const void* address) {
   return value;
 }
 
+// Addresses in LDS as numbers.
+OCTAVE_DEVICE uint32_t local_address(const void* shared) {
+  return reinterpret_cast<uint32_t>((const __attribute__((address_space(3))) uint8_t*)shared);
+}
+
+template <class T>
+OCTAVE_DEVICE T local_load(uint32_t address) {
+  return *reinterpret_cast<const __attribute__((address_space(3))) T*>(address);
+}
+
+template <class T>
+OCTAVE_DEVICE void local_store(uint32_t address, T value) {
+  *reinterpret_cast<__attribute__((address_space(3))) T*>(address) = value;
+}
+
 OCTAVE_DEVICE constexpr int min(int a, int b) { return a < b ? a : b; }
 OCTAVE_DEVICE constexpr int max(int a, int b) { return a > b ? a : b; }
 

@@ -1,39 +1,54 @@
-// cache_store: one wave rotates, quantizes and packs the K and V of one token and kv head into its slot.
+// cache_store: a team of lanes rotates, quantizes and packs the K and V of one token and kv head into its slot.
 #pragma once
 
 #include "octave/device.h"
 #include "octave/encoder.h"
-#include "octave/vector.h"
+#include "octave/team.h"
 
 namespace octave {
 
-template <class Format, int kCount>
-OCTAVE_DEVICE void encode_key(const float (&x)[kCount], uint32_t* slot) {
-  constexpr int kLanes = Format::kKBlockSize / kCount;
-  const int dim = lane_index() * kCount;
-  const bool rotary = dim < Format::kRotaryDims;
-  const auto block = encode_block<Format, kLanes>(x, rotary);
-  if (rotary) {
-    pack4(block.codes, dim, slot + Format::kKRotaryOffset / 4);
-  } else {
-    pack3(block.codes, dim - Format::kRotaryDims, slot + Format::kKRestOffset / 4, slot + Format::kKRestHighPlane / 4);
-  }
-  auto* scales = reinterpret_cast<_Float16*>(slot) + Format::kKScaleOffset / 2;
-  if (lane_index() % kLanes == 0) scales[dim / Format::kKBlockSize] = block.scale;
-}
+// What the kernel knows of a format: the parts of K and V, and the LDS of a team.
+template <class Format>
+struct StorePlan {
+  static_assert(Format::kVBlockSize == Format::kHeadSize, "a team rotates the whole head with one transform");
+  static_assert(Format::kVScaleOffset == Format::kKScaleOffset + 2 * Format::kKBlocks);
+  using Key = Coding<Part<Format::kHeadSize, Format::kKBlockSize>, Format::kRotaryDims / Format::kKBlockSize>;
+  using Value = Coding<Part<Format::kHeadSize, Format::kHeadSize>, Format::kVBits == 4>;
+  static constexpr int kLanes = kTeam<Format::kHeadSize>;
+  static constexpr int kTokens = kWaveSize / kLanes;  // of a wave
+  static constexpr int kSlotWords = Format::kSlotBytes / 4;
+  static constexpr int kScaleWord = Format::kKScaleOffset / 4;
+  // A lane clears one of the words from the scales on.
+  static constexpr int kImageWords = kScaleWord + kLanes;
+  static_assert(kSlotWords - kScaleWord <= kLanes);
+  static constexpr int kTableBytes = (Key::kRows + Value::kRows) * kRowBytes;
+  static constexpr int kTeamBytes = kTableBytes + (kImageWords * 4 + 7) / 8 * 8;
+};
 
-template <class Format, int kCount>
-OCTAVE_DEVICE void encode_value(const float (&x)[kCount], uint32_t* slot) {
-  const int dim = lane_index() * kCount;
-  const auto block = encode_block<Format, kWaveSize>(x, Format::kVBits == 4);
-  if constexpr (Format::kVBits == 4) {
-    pack4(block.codes, dim, slot + Format::kVOffset / 4);
-  } else {
-    pack3(block.codes, dim, slot + Format::kVOffset / 4, slot + Format::kVHighPlane / 4);
+// Every lane works out the scalars of one block: lane s of each four that of its block in set s of K, the others V's.
+template <class Format, class Scalar>
+struct Roles {
+  using Key = typename StorePlan<Format>::Key;
+  using Value = typename StorePlan<Format>::Value;
+  static constexpr int kSets = Key::kSets;
+  static_assert(kSets <= 3);
+
+  int role;
+  bool value, four_bits;
+
+  OCTAVE_MEMBER explicit Roles(int place) : role(lane_index() % 4), value(role >= kSets) {
+    four_bits = Value::four_bits(0, place);
+#pragma unroll
+    for (int s = kSets - 1; s >= 0; --s) four_bits = role == s ? Key::four_bits(s, place) : four_bits;
   }
-  auto* scales = reinterpret_cast<_Float16*>(slot) + Format::kVScaleOffset / 2;
-  if (lane_index() == 0) scales[0] = block.scale;
-}
+  OCTAVE_MEMBER float pick(const float (&key)[kSets], float of_value) const {
+    float picked = of_value;
+#pragma unroll
+    for (int s = kSets - 1; s >= 0; --s) picked = role == s ? key[s] : picked;
+    return picked;
+  }
+  OCTAVE_MEMBER float choose(float key, float of_value) const { return value ? of_value : key; }
+};
 
 template <class Format, int kWaves, class Scalar>
 OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* cache, const int64_t* slot_mapping,
@@ -41,35 +56,98 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
                                int64_t key_head_stride, int64_t value_token_stride, int64_t value_head_stride,
                                int64_t cache_block_stride, int64_t cache_head_stride, int64_t cache_row_stride,
                                int32_t num_tokens, int32_t block_size) {
-  constexpr int kWords = Format::kSlotBytes / 4;
-  constexpr int kCount = kElements<Format::kHeadSize>;
-  static_assert(Format::kVBlockSize == Format::kHeadSize, "a wave rotates the whole head with one transform");
-  __shared__ uint32_t slots[kWaves][kWords];
+  using Plan = StorePlan<Format>;
+  using Key = typename Plan::Key;
+  using Value = typename Plan::Value;
+  constexpr float kKeyGain = kGain<Key, Scalar>;
+  constexpr float kValueGain = kGain<Value, Scalar>;
+  __shared__ __attribute__((aligned(16))) uint8_t shared[kWaves * Plan::kTokens][Plan::kTeamBytes];
 
-  const int64_t token = static_cast<int64_t>(workgroup_x()) * kWaves + wave_index();
+  const int64_t first = (static_cast<int64_t>(workgroup_x()) * kWaves + wave_index()) * Plan::kTokens;
   const int64_t head = workgroup_y();
+  const int team = lane_index() / Plan::kLanes;
+  const int64_t token = first + team;
   if (token >= num_tokens) return;
   const int64_t index = slot_mapping[token];
   if (index < 0) return;
-  uint32_t* slot = slots[wave_index()];
+  const int place = team_place<Plan::kLanes>();
 
-  // The scale words cover the padding behind the scales too.
-  for (int i = Format::kKScaleOffset / 4 + lane_index(); i < kWords; i += kWaveSize) slot[i] = 0;
+  float2 k[Key::kPairs], v[Value::kPairs];
+  load_rotated<Key>(key + token * key_token_stride + head * key_head_stride, k_signs, place, k);
+  load_rotated<Value>(value + token * value_token_stride + head * value_head_stride, v_signs, place, v);
+
+  const uint32_t tables = local_address(shared[0]) + (wave_index() * Plan::kTokens + team) * Plan::kTeamBytes;
+  const uint32_t slot = tables + Plan::kTableBytes;
+  local_store(slot + 4 * (Plan::kScaleWord + place), 0u);  // the padding, too
+
+  const Roles<Format, Scalar> roles(place);
+  float k_sums[Key::kSets], v_sums[1];
+  float2 k_terms[Key::kPairs], v_terms[Value::kPairs];
+#pragma unroll
+  for (int i = 0; i < Key::kPairs; ++i) k_terms[i] = k[i] * k[i];
+#pragma unroll
+  for (int i = 0; i < Value::kPairs; ++i) v_terms[i] = v[i] * v[i];
+  team_sums<Key>(k_terms, k_sums);
+  team_sums<Value>(v_terms, v_sums);
+  const auto block = block_scalars<Format>(
+      roles.pick(k_sums, v_sums[0]), roles.choose(1.0f / Key::kBlock, 1.0f / Value::kBlock),
+      roles.choose(1e-12f * kKeyGain, 1e-12f * kValueGain), roles.four_bits);
+
+  float k_guess[Key::kSets], v_guess[1], k_steps[Key::kSets], v_steps[1];
+  uint32_t k_table[Key::kSets], v_table[1];
+  for_sets<Key>([&](auto set) {
+    constexpr int s = decltype(set)::value;
+    k_guess[s] = from_quad<s>(block.guess);
+    k_steps[s] = Key::four_bits(s, place) ? Guess<true>::kSteps : Guess<false>::kSteps;
+    k_table[s] = tables + (Key::first_row(s) + place / Key::kLanes * Key::rows(s)) * kRowBytes;
+    write_table<Format, Key, !kIsHalf<Scalar>>(s, place, from_quad<s>(block.rms), from_quad<s>(block.underflow),
+                                               k_table[s]);
+  });
+  v_guess[0] = from_quad<3>(block.guess);
+  v_steps[0] = Guess<Format::kVBits == 4>::kSteps;
+  v_table[0] = tables + Key::kRows * kRowBytes;
+  write_table<Format, Value, !kIsHalf<Scalar>>(0, place, from_quad<3>(block.rms), from_quad<3>(block.underflow),
+                                               v_table[0]);
   wave_fence();
 
-  float x[kCount];
-  load_vector(key + token * key_token_stride + head * key_head_stride, x);
-  rotate_forward<Format::kKBlockSize>(k_signs, x);
-  encode_key<Format>(x, slot);
-  load_vector(value + token * value_token_stride + head * value_head_stride, x);
-  rotate_forward<Format::kHeadSize>(v_signs, x);
-  encode_value<Format>(x, slot);
+  uint32_t k_codes[Key::kElements], v_codes[Value::kElements];
+  quantize<Key>(k, k_guess, k_steps, k_table, k_codes, k_terms);
+  quantize<Value>(v, v_guess, v_steps, v_table, v_codes, v_terms);
+  team_sums<Key>(k_terms, k_sums);
+  team_sums<Value>(v_terms, v_sums);
+  const _Float16 scale = block_scale(block.sum_of_squares, roles.pick(k_sums, v_sums[0]),
+                                     roles.choose(Format::kLutOne / kKeyGain, Format::kLutOne / kValueGain));
+  const int scale_index = roles.value ? Format::kKBlocks : roles.role * Key::kBlocksOfSet + place / Key::kLanes;
+  local_store(slot + Format::kKScaleOffset + 2 * scale_index, scale);
+
+#pragma unroll
+  for (int s = 0; s < Key::kSets; ++s) {
+    const uint32_t* codes = k_codes + s * Key::kInLane;
+    const int dim = s * Key::kStride + place * Key::kInLane;
+    const auto rest = [&] {
+      pack3<Key::kInLane>(codes, place, dim - Format::kRotaryDims, slot + Format::kKRestOffset,
+                          slot + Format::kKRestHighPlane);
+    };
+    const bool four = Key::four_bits(s, place);
+    if (four) pack4<Key::kInLane>(codes, dim, slot + Format::kKRotaryOffset);
+    if (!four) rest();
+  }
+  if constexpr (Format::kVBits == 4) {
+    pack4<Value::kInLane>(v_codes, place * Value::kInLane, slot + Format::kVOffset);
+  } else {
+    pack3<Value::kInLane>(v_codes, place, place * Value::kInLane, slot + Format::kVOffset, slot + Format::kVHighPlane);
+  }
   wave_fence();
 
   const int64_t offset =
       index / block_size * cache_block_stride + head * cache_head_stride + index % block_size * cache_row_stride;
-  for (int i = lane_index(); i < kWords; i += kWaveSize) {
-    __builtin_memcpy(__builtin_assume_aligned(cache + offset + 4 * i, 4), &slot[i], 4);
+#pragma unroll
+  for (int i = 0; i < Plan::kSlotWords; i += Plan::kLanes) {
+    const int word = i + lane_index() % Plan::kLanes;
+    if (word < Plan::kSlotWords) {
+      const auto data = local_load<uint32_t>(slot + 4 * word);
+      __builtin_memcpy(__builtin_assume_aligned(cache + offset + 4 * word, 4), &data, 4);
+    }
   }
 }
 

@@ -1,0 +1,213 @@
+// Vectors of a head in teams of lanes: a wave holds several, and most stages of a transform or levels of a sum join
+// registers of one lane.
+#pragma once
+
+#include "octave/device.h"
+#include "octave/lanes.h"
+#include "octave/vector.h"
+
+namespace octave {
+
+template <int kHeadSize>
+inline constexpr int kTeam = kHeadSize < 128 ? kHeadSize / 8 : 16;
+
+// How the dims of a vector lie in its team where blocks of kBlockDims are transformed: a lane holds kInLane consecutive
+// dims of kSets blocks, set after set, and kLanes lanes hold a block. Element e and element e + kPairs make pair e.
+template <int kHeadSize, int kBlockDims>
+struct Part {
+  static constexpr int kBlock = kBlockDims;
+  static constexpr int kElements = kHeadSize / kTeam<kHeadSize>;
+  static constexpr int kPairs = kElements / 2;
+  static constexpr int kInLane = kBlockDims == kHeadSize ? kElements : 8;
+  static constexpr int kSets = kElements / kInLane;
+  static constexpr int kLanes = kBlockDims / kInLane;
+  static constexpr int kStride = kHeadSize / kSets;  // dims from a set to the next
+  static_assert(kSets == 1 || kSets % 2 == 0, "pairs lie in one set, or in two");
+};
+
+template <int kNumber>
+struct Constant {
+  static constexpr int value = kNumber;
+};
+
+// Calls a function with Constant<0>, Constant<1>, … for the sets of a part.
+template <class Part, int kFirst = 0, class Function>
+OCTAVE_DEVICE void for_sets(Function function) {
+  if constexpr (kFirst < Part::kSets) {
+    function(Constant<kFirst>{});
+    for_sets<Part, kFirst + 1>(function);
+  }
+}
+
+// The lane's place in its team. Places that differ in bit 2 belong to lanes that a DPP control exchanges.
+template <int kLanes>
+OCTAVE_DEVICE int team_place() {
+  const int lane = lane_index() % kLanes;
+#if defined(__GFX11__)
+  return lane;
+#else
+  return lane ^ ((lane & 4) ? 3 : 0);
+#endif
+}
+
+// The value of the lane whose place differs in the one bit kMask.
+template <int kMask, class T>
+OCTAVE_DEVICE T team_xor(T value) {
+  static_assert(kMask == 1 || kMask == 2 || kMask == 4 || kMask == 8);
+#if !defined(__GFX11__)
+  if constexpr (kMask == 4) {
+    return move_dpp<dpp::kHalfRowMirror>(value);
+  } else
+#endif
+  {
+    return lane_xor<kMask>(value);
+  }
+}
+
+// The value of the lane kLane of each four.
+template <int kLane, class T>
+OCTAVE_DEVICE T from_quad(T value) {
+  return move_dpp<kLane * 0x55>(value);
+}
+
+// Negates the 16-bit numbers whose sign bit is set: bit 2i of `bits` is for the low one of word i, bit 2i+1 for the
+// high one.
+template <int kWords>
+OCTAVE_DEVICE void flip_words(uint32_t bits, uint32_t (&words)[kWords], int first) {
+  const uint32_t spread = bits | (bits << 15);
+#pragma unroll
+  for (int i = 0; i < min(8, kWords - first); ++i) words[first + i] ^= (spread << (15 - 2 * i)) & 0x80008000u;
+}
+
+// Sum and difference of the two numbers of a word, in fp32.
+OCTAVE_DEVICE float2 butterfly(uint32_t word, _Float16) {
+  struct Halves {
+    _Float16 low, high;
+  };
+  const auto halves = bit_cast<Halves>(word);
+  // A factor that the compiler does not see keeps these instructions that convert and add at once.
+  float one = 1.0f;
+  asm("" : "+s"(one));
+  const float low = static_cast<float>(halves.low);
+  const float high = static_cast<float>(halves.high);
+  return {__builtin_fmaf(low, one, high), __builtin_fmaf(low, one, -high)};
+}
+
+OCTAVE_DEVICE float2 butterfly(uint32_t word, __bf16) {
+  const float low = bit_cast<float>(word << 16);
+  const float high = bit_cast<float>(word & 0xFFFF0000u);
+  return {low + high, low - high};
+}
+
+template <class Scalar>
+inline constexpr bool kIsHalf = false;
+template <>
+inline constexpr bool kIsHalf<_Float16> = true;
+
+// What load_rotated's values are multiples of: for fp16 a power of two is left for later, when it changes no rounding.
+template <class Part, class Scalar>
+inline constexpr float kGain =
+    kIsHalf<Scalar> && inverse_square_root(Part::kBlock) * inverse_square_root(Part::kBlock) * Part::kBlock == 1.0f
+        ? 1.0f / inverse_square_root(Part::kBlock)
+        : 1.0f;
+
+template <class Part, int kMask>
+OCTAVE_DEVICE void team_stage(int place, float2 (&x)[Part::kPairs]) {
+  if constexpr (kMask < Part::kLanes) {
+    const float sign = (place & kMask) ? -1.0f : 1.0f;
+#pragma unroll
+    for (int i = 0; i < Part::kPairs; ++i) {
+      x[i].x = __builtin_fmaf(team_xor<kMask>(x[i].x), sign, x[i].x);
+      x[i].y = __builtin_fmaf(team_xor<kMask>(x[i].y), sign, x[i].y);
+    }
+  }
+}
+
+// Loads a vector, flips signs and transforms each block: the values of the reference, times kGain.
+//
+// Lane stages give the lane with the bit set its own value minus its partner's, where the transform asks for the
+// opposite: so the team loads the dims of each block in the opposite order of lanes.
+template <class Part, class Scalar>
+OCTAVE_DEVICE void load_rotated(const Scalar* source, const uint32_t* signs, int place, float2 (&x)[Part::kPairs]) {
+  constexpr int kSetWords = Part::kInLane / 2;
+  constexpr int kSpan = min(16, Part::kInLane);
+  struct Raw {
+    uint32_t words[kSetWords];
+  };
+  const int dim = (place ^ (Part::kLanes - 1)) * Part::kInLane;
+  uint32_t words[Part::kPairs];
+#pragma unroll
+  for (int s = 0; s < Part::kSets; ++s) {
+    const Raw raw = load<Raw>(source + s * Part::kStride + dim);
+#pragma unroll
+    for (int i = 0; i < kSetWords; ++i) words[s * kSetWords + i] = raw.words[i];
+  }
+  uint32_t bits[Part::kElements / kSpan];
+#pragma unroll
+  for (int i = 0; i < Part::kElements / kSpan; ++i) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(signs);
+    const int first = i * kSpan / Part::kInLane * Part::kStride + i * kSpan % Part::kInLane;
+    bits[i] = kSpan == 16 ? load<uint16_t>(bytes + first / 8 + dim / 8) : load<uint8_t>(bytes + first / 8 + dim / 8);
+  }
+#pragma unroll
+  for (int i = 0; i < Part::kPairs; i += 8) {
+    constexpr int kJoined = min(16 / kSpan, Part::kElements / kSpan);
+    uint32_t joined = bits[i / 8 * kJoined];
+    if constexpr (kJoined == 2) joined |= bits[i / 8 * kJoined + 1] << 8;
+    flip_words(joined, words, i);
+  }
+#pragma unroll
+  for (int i = 0; i < Part::kPairs / 2; ++i) {
+    const float2 first = butterfly(words[i], Scalar{});
+    const float2 second = butterfly(words[i + Part::kPairs / 2], Scalar{});
+    x[2 * i] = {first.x, second.x};
+    x[2 * i + 1] = {first.y, second.y};
+  }
+#pragma unroll
+  for (int h = 2; h < Part::kInLane; h *= 2) {
+#pragma unroll
+    for (int i = 0; i < Part::kPairs; ++i) {
+      if (h == Part::kPairs) {
+        x[i] = float2{x[i].x, x[i].x} + float2{x[i].y, -x[i].y};
+      } else if (!(i & h)) {
+        const float2 a = x[i];
+        const float2 b = x[i + h];
+        x[i] = a + b;
+        x[i + h] = a - b;
+      }
+    }
+  }
+  team_stage<Part, 1>(place, x);
+  team_stage<Part, 2>(place, x);
+  team_stage<Part, 4>(place, x);
+  team_stage<Part, 8>(place, x);
+  if constexpr (kGain<Part, Scalar> == 1.0f) {
+#pragma unroll
+    for (int i = 0; i < Part::kPairs; ++i) x[i] *= inverse_square_root(Part::kBlock);
+  }
+}
+
+// The tree sum of each block's values, neighbours first; every lane of the block gets it.
+template <class Part>
+OCTAVE_DEVICE void team_sums(const float2 (&values)[Part::kPairs], float (&sums)[Part::kSets]) {
+  constexpr int kLeft = max(1, Part::kSets / 2);
+  float2 level[Part::kPairs];
+#pragma unroll
+  for (int i = 0; i < Part::kPairs; ++i) level[i] = values[i];
+#pragma unroll
+  for (int half = Part::kPairs / 2; half >= kLeft; half /= 2) {
+#pragma unroll
+    for (int i = 0; i < half; ++i) level[i] = level[2 * i] + level[2 * i + 1];
+  }
+#pragma unroll
+  for (int s = 0; s < Part::kSets; ++s) {
+    float sum = Part::kSets == 1 ? level[0].x + level[0].y : s < kLeft ? level[s].x : level[s - kLeft].y;
+    if constexpr (Part::kLanes > 1) sum += team_xor<1>(sum);
+    if constexpr (Part::kLanes > 2) sum += team_xor<2>(sum);
+    if constexpr (Part::kLanes > 4) sum += team_xor<4>(sum);
+    if constexpr (Part::kLanes > 8) sum += team_xor<8>(sum);
+    sums[s] = sum;
+  }
+}
+
+}  // namespace octave
