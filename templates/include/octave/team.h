@@ -168,7 +168,7 @@ OCTAVE_DEVICE void load_rotated(const Scalar* source, const uint32_t* signs, int
 #pragma unroll
     for (int i = 0; i < Part::kPairs; ++i) {
       if (h == Part::kPairs) {
-        x[i] = float2{x[i].x, x[i].x} + float2{x[i].y, -x[i].y};
+        x[i] = {x[i].x + x[i].y, x[i].x - x[i].y};
       } else if (!(i & h)) {
         const float2 a = x[i];
         const float2 b = x[i + h];
