@@ -142,19 +142,25 @@ struct PlaneFields {
   uint32_t high;
 };
 
+// Of eight dims, from their nibbles.
+OCTAVE_DEVICE PlaneFields<8> plane_fields8(uint32_t word, int place) {
+  const uint32_t low = (word & 0x03030303u) | ((word >> 2) & 0x0C0C0C0Cu);
+  const uint32_t high = ((word >> 2) & 0x01010101u) | ((word >> 5) & 0x02020202u);
+  PlaneFields<8> fields;
+  fields.low[0] = low << (4 * (place % 2));
+  fields.high = high << (2 * (place % 4));
+  fields.low[0] |= team_xor<1>(fields.low[0]);
+  fields.high |= team_xor<1>(fields.high);
+  fields.high |= team_xor<2>(fields.high);
+  return fields;
+}
+
 template <int kCount>
 OCTAVE_DEVICE PlaneFields<kCount> plane_fields(const uint32_t* codes, int place) {
-  PlaneFields<kCount> fields;
   if constexpr (kCount == 8) {
-    const uint32_t word = nibbles(codes);
-    const uint32_t low = (word & 0x03030303u) | ((word >> 2) & 0x0C0C0C0Cu);
-    const uint32_t high = ((word >> 2) & 0x01010101u) | ((word >> 5) & 0x02020202u);
-    fields.low[0] = low << (4 * (place % 2));
-    fields.high = high << (2 * (place % 4));
-    fields.low[0] |= team_xor<1>(fields.low[0]);
-    fields.high |= team_xor<1>(fields.high);
-    fields.high |= team_xor<2>(fields.high);
+    return plane_fields8(nibbles(codes), place);
   } else {
+    PlaneFields<kCount> fields;
     fields.high = 0;
 #pragma unroll
     for (int i = 0; i < kCount / 16; ++i) {
@@ -169,8 +175,8 @@ OCTAVE_DEVICE PlaneFields<kCount> plane_fields(const uint32_t* codes, int place)
       fields.high <<= 4 * (place % 2);
       fields.high |= team_xor<1>(fields.high);
     }
+    return fields;
   }
-  return fields;
 }
 
 // Writes the codes of kCount dims, the lane's first of which is `dim` of the region, to the region's dwords. Lanes that
@@ -187,6 +193,25 @@ OCTAVE_DEVICE void pack3(const uint32_t* codes, int place, int dim, uint32_t low
 #pragma unroll
   for (int i = 0; i < max(1, kCount / 16); ++i) local_store(low_plane + dim / 16 * 4 + 4 * i, fields.low[i]);
   local_store(high_plane + dim / 32 * 4, fields.high);
+}
+
+// The same for 8 dims of blocks whose lanes may differ in the bits of their codes; the plane's addresses are those of
+// dim 0 of K.
+template <class Coded>
+OCTAVE_DEVICE void pack_blocks(const uint32_t* codes, int set, int place, int dim, uint32_t words, uint32_t low_plane,
+                               uint32_t high_plane) {
+  if (Coded::all_four(set)) {
+    pack4<8>(codes, dim, words);
+  } else if (!Coded::any_four(set)) {
+    pack3<8>(codes, place, dim, low_plane, high_plane);
+  } else {
+    const bool four = Coded::four_bits(set, place);
+    const uint32_t word = nibbles(codes);
+    const auto fields = plane_fields8(word, place);
+    const uint32_t whole = words + dim / 2;
+    local_store(four ? whole : low_plane + dim / 16 * 4, four ? word : fields.low[0]);
+    local_store(four ? whole : high_plane + dim / 32 * 4, four ? word : fields.high);
+  }
 }
 
 }  // namespace octave

@@ -124,13 +124,14 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
   for (int s = 0; s < Key::kSets; ++s) {
     const uint32_t* codes = k_codes + s * Key::kInLane;
     const int dim = s * Key::kStride + place * Key::kInLane;
-    const auto rest = [&] {
-      pack3<Key::kInLane>(codes, place, dim - Format::kRotaryDims, slot + Format::kKRestOffset,
-                          slot + Format::kKRestHighPlane);
-    };
-    const bool four = Key::four_bits(s, place);
-    if (four) pack4<Key::kInLane>(codes, dim, slot + Format::kKRotaryOffset);
-    if (!four) rest();
+    const uint32_t rotary = slot + Format::kKRotaryOffset;
+    const uint32_t low = slot + Format::kKRestOffset - Format::kRotaryDims / 4;
+    const uint32_t high = slot + Format::kKRestHighPlane - Format::kRotaryDims / 8;
+    if constexpr (Key::kInLane == 8) {
+      pack_blocks<Key>(codes, s, place, dim, rotary, low, high);
+    } else {
+      pack3<Key::kInLane>(codes, place, dim, low, high);
+    }
   }
   if constexpr (Format::kVBits == 4) {
     pack4<Value::kInLane>(v_codes, place * Value::kInLane, slot + Format::kVOffset);

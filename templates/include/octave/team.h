@@ -111,16 +111,40 @@ inline constexpr float kGain =
         ? 1.0f / inverse_square_root(Part::kBlock)
         : 1.0f;
 
-template <class Part, int kMask>
-OCTAVE_DEVICE void team_stage(int place, float2 (&x)[Part::kPairs]) {
-  if constexpr (kMask < Part::kLanes) {
-    const float sign = (place & kMask) ? -1.0f : 1.0f;
+// x[i] + sign·(x[i] of the lane whose place differs in kMask), each in one instruction. clang makes none with DPP of a
+// multiply-add; gfx9 reads an old value by DPP for two cycles after a register was written, which is waited for here.
+template <int kMask, int kPairs>
+OCTAVE_DEVICE void add_partners(float2 (&x)[kPairs], float sign) {
+#if defined(__GFX11__)
+#define OCTAVE_PARTNER(control) \
+  asm("v_fmac_f32_dpp %0, %0, %2 " control "\n\tv_fmac_f32_dpp %1, %1, %2 " control : "+v"(x[i].x), "+v"(x[i].y) : "v"(sign))
+#else
+#define OCTAVE_PARTNER(control) \
+  asm("s_nop 1\n\tv_fmac_f32_dpp %0, %0, %2 " control "\n\tv_fmac_f32_dpp %1, %1, %2 " control \
+      : "+v"(x[i].x), "+v"(x[i].y) : "v"(sign))
+#endif
 #pragma unroll
-    for (int i = 0; i < Part::kPairs; ++i) {
-      x[i].x = __builtin_fmaf(team_xor<kMask>(x[i].x), sign, x[i].x);
-      x[i].y = __builtin_fmaf(team_xor<kMask>(x[i].y), sign, x[i].y);
+  for (int i = 0; i < kPairs; ++i) {
+    if constexpr (kMask == 1) {
+      OCTAVE_PARTNER("quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf");
+    } else if constexpr (kMask == 2) {
+      OCTAVE_PARTNER("quad_perm:[2,3,0,1] row_mask:0xf bank_mask:0xf");
+    } else if constexpr (kMask == 4) {
+#if defined(__GFX11__)
+      OCTAVE_PARTNER("row_xmask:4 row_mask:0xf bank_mask:0xf");
+#else
+      OCTAVE_PARTNER("row_half_mirror row_mask:0xf bank_mask:0xf");
+#endif
+    } else {
+      OCTAVE_PARTNER("row_ror:8 row_mask:0xf bank_mask:0xf");
     }
   }
+#undef OCTAVE_PARTNER
+}
+
+template <class Part, int kMask>
+OCTAVE_DEVICE void team_stage(int place, float2 (&x)[Part::kPairs]) {
+  if constexpr (kMask < Part::kLanes) add_partners<kMask>(x, (place & kMask) ? -1.0f : 1.0f);
 }
 
 // Loads a vector, flips signs and transforms each block: the values of the reference, times kGain.
