@@ -106,6 +106,7 @@ OCTAVE_DEVICE void quantize(const float2 (&x)[Coded::kPairs], const float (&gues
     const auto next = local_load<float>(row + kRowBytes);
     const bool above = value > below.y;
     codes[i] = guessed + (above ? 1u : 0u);
+    asm("" : "+v"(codes[i]));  // made here, where the comparison's result is the carry of one addition
     const float term = value * (above ? next : below.x);
     if (i < Coded::kPairs) {
       terms[i].x = term;
