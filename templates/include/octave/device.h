@@ -50,6 +50,9 @@ OCTAVE_DEVICE void wave_fence() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront", "local");
 }
 
+// The compiler moves no instruction across: like ones stay together, which gfx11 issues in pairs.
+OCTAVE_DEVICE void schedule_barrier() { __builtin_amdgcn_sched_barrier(0); }
+
 template <class To, class From>
 OCTAVE_DEVICE To bit_cast(From value) {
   return __builtin_bit_cast(To, value);

@@ -95,25 +95,31 @@ template <class Coded>
 OCTAVE_DEVICE void quantize(const float2 (&x)[Coded::kPairs], const float (&guess)[Coded::kSets],
                             const float (&steps)[Coded::kSets], const uint32_t (&table)[Coded::kSets],
                             uint32_t (&codes)[Coded::kElements], float2 (&terms)[Coded::kPairs]) {
+  const auto value = [&](int i) { return i < Coded::kPairs ? x[i].x : x[i - Coded::kPairs].y; };
+  float share[Coded::kElements], chosen[Coded::kElements];
 #pragma unroll
   for (int i = 0; i < Coded::kElements; ++i) {
-    const int set = i / Coded::kInLane;
-    const float value = i < Coded::kPairs ? x[i].x : x[i - Coded::kPairs].y;
-    const float share = __builtin_amdgcn_fmed3f(__builtin_fmaf(value, guess[set], 0.5f), 0.0f, 1.0f);
-    const auto guessed = bit_cast<uint32_t>(__builtin_fmaf(share, steps[set], kIntegers));
-    const uint32_t row = guessed * kRowBytes + (table[set] - kIntegersBits * kRowBytes);
+    share[i] = __builtin_amdgcn_fmed3f(__builtin_fmaf(value(i), guess[i / Coded::kInLane], 0.5f), 0.0f, 1.0f);
+  }
+  schedule_barrier();
+#pragma unroll
+  for (int i = 0; i < Coded::kElements; ++i) {
+    codes[i] = bit_cast<uint32_t>(__builtin_fmaf(share[i], steps[i / Coded::kInLane], kIntegers));
+  }
+  schedule_barrier();
+#pragma unroll
+  for (int i = 0; i < Coded::kElements; ++i) {
+    const uint32_t row = codes[i] * kRowBytes + (table[i / Coded::kInLane] - kIntegersBits * kRowBytes);
     const auto below = local_load<float2>(row);
     const auto next = local_load<float>(row + kRowBytes);
-    const bool above = value > below.y;
-    codes[i] = guessed + (above ? 1u : 0u);
+    const bool above = value(i) > below.y;
+    codes[i] += above ? 1u : 0u;
     asm("" : "+v"(codes[i]));  // made here, where the comparison's result is the carry of one addition
-    const float term = value * (above ? next : below.x);
-    if (i < Coded::kPairs) {
-      terms[i].x = term;
-    } else {
-      terms[i - Coded::kPairs].y = term;
-    }
+    chosen[i] = above ? next : below.x;
   }
+  schedule_barrier();
+#pragma unroll
+  for (int i = 0; i < Coded::kPairs; ++i) terms[i] = x[i] * float2{chosen[i], chosen[i + Coded::kPairs]};
 }
 
 // The fp16 scale of a block.

@@ -81,6 +81,7 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
   local_store(slot + 4 * (Plan::kScaleWord + place), 0u);  // the padding, too
 
   const Roles<Format, Scalar> roles(place);
+  schedule_barrier();
   float k_sums[Key::kSets], v_sums[1];
   float2 k_terms[Key::kPairs], v_terms[Value::kPairs];
 #pragma unroll
