@@ -100,12 +100,14 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
     constexpr int s = decltype(set)::value;
     k_guess[s] = from_quad<s>(block.guess);
     k_steps[s] = Key::four_bits(s, place) ? Guess<true>::kSteps : Guess<false>::kSteps;
+    if constexpr (Key::all_four(s) || !Key::any_four(s)) asm("" : "+s"(k_steps[s]));
     k_table[s] = tables + (Key::first_row(s) + place / Key::kLanes * Key::rows(s)) * kRowBytes;
     write_table<Format, Key, !kIsHalf<Scalar>>(s, place, from_quad<s>(block.rms), from_quad<s>(block.underflow),
                                                k_table[s]);
   });
   v_guess[0] = from_quad<3>(block.guess);
   v_steps[0] = Guess<Format::kVBits == 4>::kSteps;
+  asm("" : "+s"(v_steps[0]));
   v_table[0] = tables + Key::kRows * kRowBytes;
   write_table<Format, Value, !kIsHalf<Scalar>>(0, place, from_quad<3>(block.rms), from_quad<3>(block.underflow),
                                                v_table[0]);
