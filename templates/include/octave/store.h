@@ -50,6 +50,15 @@ struct Roles {
   OCTAVE_MEMBER float choose(float key, float of_value) const { return value ? of_value : key; }
 };
 
+// team · stride without a multiplication of 64 bits.
+template <int kTeams>
+OCTAVE_DEVICE int64_t team_stride(int team, int64_t stride) {
+  int64_t sum = 0;
+#pragma unroll
+  for (int bit = 1; bit < kTeams; bit *= 2) sum += team & bit ? bit * stride : 0;
+  return sum;
+}
+
 template <class Format, int kWaves, class Scalar>
 OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* cache, const int64_t* slot_mapping,
                                const uint32_t* k_signs, const uint32_t* v_signs, int64_t key_token_stride,
@@ -66,15 +75,19 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
   const int64_t first = (static_cast<int64_t>(workgroup_x()) * kWaves + wave_index()) * Plan::kTokens;
   const int64_t head = workgroup_y();
   const int team = lane_index() / Plan::kLanes;
-  const int64_t token = first + team;
-  if (token >= num_tokens) return;
-  const int64_t index = slot_mapping[token];
+  if (team >= static_cast<int32_t>(num_tokens - first)) return;
+  const int64_t index = slot_mapping[first + team];
   if (index < 0) return;
   const int place = team_place<Plan::kLanes>();
 
+  const auto raw_k = load_raw<Key>(key + head * key_head_stride + first * key_token_stride +
+                                       team_stride<Plan::kTokens>(team, key_token_stride), k_signs, place);
+  const auto raw_v = load_raw<Value>(value + head * value_head_stride + first * value_token_stride +
+                                         team_stride<Plan::kTokens>(team, value_token_stride), v_signs, place);
+  schedule_barrier();
   float2 k[Key::kPairs], v[Value::kPairs];
-  load_rotated<Key>(key + token * key_token_stride + head * key_head_stride, k_signs, place, k);
-  load_rotated<Value>(value + token * value_token_stride + head * value_head_stride, v_signs, place, v);
+  rotate_raw<Key, Scalar>(raw_k, place, k);
+  rotate_raw<Value, Scalar>(raw_v, place, v);
 
   const uint32_t tables = local_address(shared[0]) + (wave_index() * Plan::kTokens + team) * Plan::kTeamBytes;
   const uint32_t slot = tables + Plan::kTableBytes;
@@ -143,14 +156,15 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
   }
   wave_fence();
 
-  const int64_t offset =
-      index / block_size * cache_block_stride + head * cache_head_stride + index % block_size * cache_row_stride;
+  const auto block_number = static_cast<uint32_t>(static_cast<uint64_t>(index) / static_cast<uint32_t>(block_size));
+  const uint32_t row = static_cast<uint32_t>(index) - block_number * block_size;
+  uint8_t* target = cache + head * cache_head_stride + block_number * cache_block_stride + row * cache_row_stride;
 #pragma unroll
   for (int i = 0; i < Plan::kSlotWords; i += Plan::kLanes) {
     const int word = i + lane_index() % Plan::kLanes;
     if (word < Plan::kSlotWords) {
       const auto data = local_load<uint32_t>(slot + 4 * word);
-      __builtin_memcpy(__builtin_assume_aligned(cache + offset + 4 * word, 4), &data, 4);
+      __builtin_memcpy(__builtin_assume_aligned(target + 4 * word, 4), &data, 4);
     }
   }
 }

@@ -147,48 +147,55 @@ OCTAVE_DEVICE void team_stage(int place, float2 (&x)[Part::kPairs]) {
   if constexpr (kMask < Part::kLanes) add_partners<kMask>(x, (place & kMask) ? -1.0f : 1.0f);
 }
 
-// Loads a vector, flips signs and transforms each block: the values of the reference, times kGain.
-//
+// A lane's part of a vector as it lies in memory, and its sign bits: 16 of them a word, set after set.
+template <class Part>
+struct RawVector {
+  static constexpr int kSignWords = (Part::kElements + 15) / 16;
+  uint32_t words[Part::kPairs];
+  uint32_t signs[kSignWords];
+};
+
 // Lane stages give the lane with the bit set its own value minus its partner's, where the transform asks for the
 // opposite: so the team loads the dims of each block in the opposite order of lanes.
 template <class Part, class Scalar>
-OCTAVE_DEVICE void load_rotated(const Scalar* source, const uint32_t* signs, int place, float2 (&x)[Part::kPairs]) {
-  constexpr int kSetWords = Part::kInLane / 2;
+OCTAVE_DEVICE RawVector<Part> load_raw(const Scalar* source, const uint32_t* signs, int place) {
   constexpr int kSpan = min(16, Part::kInLane);
-  struct Raw {
-    uint32_t words[kSetWords];
+  struct Words {
+    uint32_t words[Part::kInLane / 2];
   };
-  const int dim = (place ^ (Part::kLanes - 1)) * Part::kInLane;
-  uint32_t words[Part::kPairs];
+  const uint32_t dim = (place ^ (Part::kLanes - 1)) * Part::kInLane;
+  const auto* sign_bytes = reinterpret_cast<const uint8_t*>(signs);
+  RawVector<Part> raw{};
 #pragma unroll
   for (int s = 0; s < Part::kSets; ++s) {
-    const Raw raw = load<Raw>(source + s * Part::kStride + dim);
+    const auto set = load<Words>(source + s * Part::kStride + dim);
 #pragma unroll
-    for (int i = 0; i < kSetWords; ++i) words[s * kSetWords + i] = raw.words[i];
-  }
-  uint32_t bits[Part::kElements / kSpan];
-#pragma unroll
-  for (int i = 0; i < Part::kElements / kSpan; ++i) {
-    const auto* bytes = reinterpret_cast<const uint8_t*>(signs);
-    const int first = i * kSpan / Part::kInLane * Part::kStride + i * kSpan % Part::kInLane;
-    bits[i] = kSpan == 16 ? load<uint16_t>(bytes + first / 8 + dim / 8) : load<uint8_t>(bytes + first / 8 + dim / 8);
+    for (int i = 0; i < Part::kInLane / 2; ++i) raw.words[s * (Part::kInLane / 2) + i] = set.words[i];
   }
 #pragma unroll
-  for (int i = 0; i < Part::kPairs; i += 8) {
-    constexpr int kJoined = min(16 / kSpan, Part::kElements / kSpan);
-    uint32_t joined = bits[i / 8 * kJoined];
-    if constexpr (kJoined == 2) joined |= bits[i / 8 * kJoined + 1] << 8;
-    flip_words(joined, words, i);
+  for (int i = 0; i < Part::kElements; i += kSpan) {
+    const uint32_t byte = (i / Part::kInLane * Part::kStride + i % Part::kInLane) / 8;
+    const uint32_t bits = kSpan == 16 ? load<uint16_t>(sign_bytes + byte + dim / 8) : sign_bytes[byte + dim / 8];
+    raw.signs[i / 16] |= bits << (i % 16);
   }
+  return raw;
+}
+
+// Flips signs and transforms each block: the values of the reference, times kGain.
+template <class Part, class Scalar>
+OCTAVE_DEVICE void rotate_raw(RawVector<Part> raw, int place, float2 (&x)[Part::kPairs]) {
+#pragma unroll
+  for (int i = 0; i < RawVector<Part>::kSignWords; ++i) flip_words(raw.signs[i], raw.words, 8 * i);
 #pragma unroll
   for (int i = 0; i < Part::kPairs / 2; ++i) {
-    const float2 first = butterfly(words[i], Scalar{});
-    const float2 second = butterfly(words[i + Part::kPairs / 2], Scalar{});
+    const float2 first = butterfly(raw.words[i], Scalar{});
+    const float2 second = butterfly(raw.words[i + Part::kPairs / 2], Scalar{});
     x[2 * i] = {first.x, second.x};
     x[2 * i + 1] = {first.y, second.y};
   }
 #pragma unroll
   for (int h = 2; h < Part::kInLane; h *= 2) {
+    schedule_barrier();
 #pragma unroll
     for (int i = 0; i < Part::kPairs; ++i) {
       if (h == Part::kPairs) {
@@ -201,11 +208,13 @@ OCTAVE_DEVICE void load_rotated(const Scalar* source, const uint32_t* signs, int
       }
     }
   }
+  schedule_barrier();
   team_stage<Part, 1>(place, x);
   team_stage<Part, 2>(place, x);
   team_stage<Part, 4>(place, x);
   team_stage<Part, 8>(place, x);
   if constexpr (kGain<Part, Scalar> == 1.0f) {
+    schedule_barrier();
 #pragma unroll
     for (int i = 0; i < Part::kPairs; ++i) x[i] *= inverse_square_root(Part::kBlock);
   }
