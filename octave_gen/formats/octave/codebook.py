@@ -32,26 +32,26 @@ def thresholds(bits: int) -> tuple[float, ...]:
     return tuple((a + b) / 2 for a, b in pairwise(table))
 
 
-def cuts(bits: int) -> tuple[tuple[float, float], ...]:
-    """The thresholds in units of rms: (c, h) of each, fp32 numbers; fp32(x / rms) * LUT_MULT exceeds it where fp32(x /
-    rms) > c.
+def cuts(bits: int) -> tuple[tuple[float, float, float], ...]:
+    """The thresholds in units of rms: (c, h, step) of each, fp32 numbers.
 
-    h is half the way from c to the next fp32 number, so that the condition is x / rms > c + h in real numbers: the
-    product of an fp32 rms with those 25 bits is no fp32 number, and x / rms is never halfway. The cut at zero is (0, 0):
-    the real one, 2**-150, is no fp32 number.
+    fp32(fp32(x / rms) * LUT_MULT) exceeds the threshold where fp32(x / rms) > c. h is half the way from c to the next
+    fp32 number, so that the condition is x / rms > c + h in real numbers: the product of an fp32 rms with those 25 bits
+    is no fp32 number, and x / rms is never halfway. fp32(p + step * p) is the fp32 number below p, for a normal p of
+    c's sign. The cut at zero is (0, 0, 0): the real one, 2**-150, is no fp32 number.
     """
     return tuple(_cut(limit, LUT_MULT[bits]) for limit in thresholds(bits))
 
 
-def _cut(limit: float, multiplier: int) -> tuple[float, float]:
+def _cut(limit: float, multiplier: int) -> tuple[float, float, float]:
     if limit == 0:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     cut = _fp32(limit / multiplier)
     while _fp32(cut * multiplier) <= limit:
         cut = _next_fp32(cut, 1)
     while _fp32(cut * multiplier) > limit:
         cut = _next_fp32(cut, -1)
-    return cut, (_next_fp32(cut, 1) - cut) / 2
+    return cut, (_next_fp32(cut, 1) - cut) / 2, -(2.0**-24) if cut > 0 else 1.5 * 2.0**-24
 
 
 def _fp32(x: float) -> float:
@@ -77,14 +77,14 @@ def lookup_dwords(bits: int) -> tuple[int, ...]:
 
 def c_constants() -> str:
     """The codebooks as members of a C++ struct: numbers, dwords, and a row of four floats for each 3-bit and then for each
-    4-bit code: its value, and c and h of the cut above it (see `cuts`).
+    4-bit code: its value, and the cut above it (see `cuts`).
     """
     text = render_c_ints({"lut_one": LUT_ONE, "lut3_mult": LUT_MULT[3], "lut4_mult": LUT_MULT[4]})
     text += "".join(
         f"static constexpr unsigned {c_name(name)} = 0x{value:08x}u;\n" for name, value in _dwords().items()
     )
-    rows = [(value, *cut) for bits in LUT for value, cut in zip(LUT[bits], (*cuts(bits), (0.0, 0.0)), strict=True)]
-    body = ",\n".join(f"    {{{value}.0f, {c.hex()}f, {h.hex()}f, 0.0f}}" for value, c, h in rows)
+    rows = [(value, *cut) for bits in LUT for value, cut in zip(LUT[bits], (*cuts(bits), (0.0, 0.0, 0.0)), strict=True)]
+    body = ",\n".join(f"    {{{value}.0f, {c.hex()}f, {h.hex()}f, {step.hex()}f}}" for value, c, h, step in rows)
     text += f"static constexpr float kCodebook[{len(rows)}][4] = {{\n{body}}};\n"
     return text
 

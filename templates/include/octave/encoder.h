@@ -2,8 +2,8 @@
 // reference, bit for bit.
 //
 // A code is the number of thresholds below x: exact ones, in units of x. The team works them out for each block and
-// leaves them in LDS beside the codebook's values, 8 bytes a code: its value, and the threshold above it. A guess that is
-// linear in x finds the row, one comparison the code.
+// leaves them in LDS beside the codebook's values, 8 bytes a code: its value, and the threshold above it. A guess that
+// is linear in x finds the row, one comparison the code.
 #pragma once
 
 #include "octave/device.h"
@@ -12,6 +12,7 @@
 namespace octave {
 
 inline constexpr float kMaxHalf = 65504.0f;
+inline constexpr float kLeastRms = 1e-12f;
 inline constexpr int kRowBytes = 8;
 
 // Which of a part's blocks have 4-bit codes (the first kFourBlocks; the others have 3), and where the tables of its
@@ -31,8 +32,8 @@ struct Coding : PartOf {
   }
 };
 
-// The first guess of a code: the code or the one below it, because the thresholds are nearly equidistant. It runs from 0
-// to kSteps in steps of kStep, in units of the codebook.
+// The first guess of a code: the code or the one below it, because the thresholds are nearly equidistant. It runs from
+// 0 to kSteps in steps of kStep, in units of the codebook.
 template <bool kFour>
 struct Guess {
   static constexpr int kSteps = kFour ? 14 : 6;
@@ -43,11 +44,11 @@ struct Guess {
 inline constexpr float kIntegers = 8388608.0f;
 inline constexpr uint32_t kIntegersBits = 0x4B000000u;
 
-// The scalars of one block in the quantizer's arithmetic: kGain times the reference's where they are in units of x.
+// The scalars of one block, in units of x: kGain times the reference's.
 struct BlockScalars {
   float sum_of_squares;
-  float rms;        // NaN where the sum is not finite: no comparison with it holds, and all codes become 0
-  float guess;      // steps of the guess per unit of x, as a share of all
+  float rms;        // NaN where the sum is not finite: every comparison with a threshold fails, and all codes are 0
+  float guess;      // what share of all steps of the guess a unit of x is
   float underflow;  // the largest x whose quotient by rms rounds to 0
 };
 
@@ -55,23 +56,27 @@ template <class Format>
 OCTAVE_DEVICE BlockScalars block_scalars(float sum_of_squares, float inverse_dims, float least_rms, bool four_bits) {
   constexpr float kFour = Format::kLut4Mult / (Guess<true>::kStep * Guess<true>::kSteps);
   constexpr float kThree = Format::kLut3Mult / (Guess<false>::kStep * Guess<false>::kSteps);
+  const float rms = __builtin_fmaxf(__builtin_sqrtf(sum_of_squares * inverse_dims), least_rms);
   BlockScalars block;
   block.sum_of_squares = sum_of_squares;
-  const float rms = __builtin_fmaxf(__builtin_sqrtf(sum_of_squares * inverse_dims), least_rms);
-  block.rms = __builtin_fmaf(sum_of_squares, 0.0f, rms);
+  block.rms = __builtin_fmaf(sum_of_squares, 0.0f, rms);  // Inf·0 is NaN
   block.guess = (four_bits ? kFour : kThree) * __builtin_amdgcn_rcpf(block.rms);
   block.underflow = __builtin_floorf(block.rms * 0.5f) * 0x1p-149f;
   return block;
 }
 
-// The largest fp32 x with fp32(x / rms) <= c, where row[1] = c and row[2] is half the way to the next fp32 number: that
-// is rms·(c + row[2]) rounded down. The sum of the two products is rounded to nearest; what it is off by is exact.
-OCTAVE_DEVICE float threshold(float rms, float cut, float half_step) {
-  const float rest = rms * half_step;
-  const float nearest = __builtin_fmaf(rms, cut, rest);
-  const bool above = __builtin_fmaf(rms, cut, -nearest) < -rest;
-  const int down = cut < 0.0f ? 1 : -1;
-  return bit_cast<float>(bit_cast<int32_t>(nearest) + (above ? down : 0));
+// A row of Format::kCodebook: a code's value and the cut above it (`cuts` of formats/octave/codebook.py).
+struct CodebookRow {
+  float value, cut, half_step, down;
+};
+
+// The largest fp32 x with fp32(x / rms) <= cut: rms·(cut + half_step) rounded down. The sum of the two products is
+// rounded to nearest; how far that is off is exact.
+OCTAVE_DEVICE float threshold(float rms, const CodebookRow& row) {
+  const float rest = rms * row.half_step;
+  const float nearest = __builtin_fmaf(rms, row.cut, rest);
+  const bool above = __builtin_fmaf(rms, row.cut, -nearest) < -rest;
+  return __builtin_fmaf(nearest, above ? row.down : 0.0f, nearest);
 }
 
 // Writes the rows of the block that the lane is part of. kUnderflow: whether x can be so small beside rms that the
@@ -81,35 +86,50 @@ OCTAVE_DEVICE void write_table(int set, int place, float rms, float underflow, u
   const bool four = Coded::four_bits(set, place);
 #pragma unroll
   for (int first = 0; first < Coded::rows(set); first += Coded::kLanes) {
-    const int row = first + place % min(Coded::kLanes, Coded::rows(set));
-    const float* codebook = Format::kCodebook[four ? 8 + row : row % 8];
-    float above = threshold(rms, codebook[1], codebook[2]);
-    if constexpr (kUnderflow) above = codebook[1] == 0.0f ? underflow : above;
-    local_store(table + row * kRowBytes, float2{codebook[0], above});
+    const int number = first + place % min(Coded::kLanes, Coded::rows(set));
+    const auto row = load<CodebookRow>(Format::kCodebook[four ? 8 + number : number % 8]);
+    float above = threshold(rms, row);
+    if constexpr (kUnderflow) above = row.cut == 0.0f ? underflow : above;
+    local_store(table + number * kRowBytes, float2{row.value, above});
   }
 }
 
-// Codes of a lane's values (in the low bits of `codes`) and x times the value of the code. `guess`, `steps` and `table`
-// are of each set's block.
+// What a lane needs to find the codes of its values, of its block in each set.
 template <class Coded>
-OCTAVE_DEVICE void quantize(const float2 (&x)[Coded::kPairs], const float (&guess)[Coded::kSets],
-                            const float (&steps)[Coded::kSets], const uint32_t (&table)[Coded::kSets],
+struct QuantizerOf {
+  float guess[Coded::kSets];
+  float steps[Coded::kSets];
+  uint32_t table[Coded::kSets];
+
+  template <int kSet>
+  OCTAVE_MEMBER void set(int place, float of_block, uint32_t tables) {
+    guess[kSet] = of_block;
+    steps[kSet] = Coded::four_bits(kSet, place) ? Guess<true>::kSteps : Guess<false>::kSteps;
+    // From a scalar register gfx11 multiplies two values at once, and the compiler makes a literal of what it knows.
+    if constexpr (Coded::all_four(kSet) == Coded::any_four(kSet)) asm("" : "+s"(steps[kSet]));
+    table[kSet] = tables + (Coded::first_row(kSet) + place / Coded::kLanes * Coded::rows(kSet)) * kRowBytes;
+  }
+};
+
+// Codes of a lane's values (in the low bits of `codes`), and each value times what its code stands for.
+template <class Coded>
+OCTAVE_DEVICE void quantize(const float2 (&x)[Coded::kPairs], const QuantizerOf<Coded>& block,
                             uint32_t (&codes)[Coded::kElements], float2 (&terms)[Coded::kPairs]) {
   const auto value = [&](int i) { return i < Coded::kPairs ? x[i].x : x[i - Coded::kPairs].y; };
   float share[Coded::kElements], chosen[Coded::kElements];
 #pragma unroll
   for (int i = 0; i < Coded::kElements; ++i) {
-    share[i] = __builtin_amdgcn_fmed3f(__builtin_fmaf(value(i), guess[i / Coded::kInLane], 0.5f), 0.0f, 1.0f);
+    share[i] = __builtin_amdgcn_fmed3f(__builtin_fmaf(value(i), block.guess[i / Coded::kInLane], 0.5f), 0.0f, 1.0f);
   }
   schedule_barrier();
 #pragma unroll
   for (int i = 0; i < Coded::kElements; ++i) {
-    codes[i] = bit_cast<uint32_t>(__builtin_fmaf(share[i], steps[i / Coded::kInLane], kIntegers));
+    codes[i] = bit_cast<uint32_t>(__builtin_fmaf(share[i], block.steps[i / Coded::kInLane], kIntegers));
   }
   schedule_barrier();
 #pragma unroll
   for (int i = 0; i < Coded::kElements; ++i) {
-    const uint32_t row = codes[i] * kRowBytes + (table[i / Coded::kInLane] - kIntegersBits * kRowBytes);
+    const uint32_t row = codes[i] * kRowBytes + (block.table[i / Coded::kInLane] - kIntegersBits * kRowBytes);
     const auto below = local_load<float2>(row);
     const auto next = local_load<float>(row + kRowBytes);
     const bool above = value(i) > below.y;
@@ -139,85 +159,72 @@ OCTAVE_DEVICE uint32_t join_nibbles(const uint32_t* codes, const int (&order)[8]
   return word - (kIntegersBits * 0x11u);
 }
 
-// The dword of 8 dims of 4-bit codes: dim j in the low nibble of byte j, dim j + 4 in the high one.
+// Dims j and j + 4 in byte j: the dword of 8 dims of 4-bit codes.
 OCTAVE_DEVICE uint32_t nibbles(const uint32_t* codes) { return join_nibbles(codes, {0, 4, 1, 5, 2, 6, 3, 7}); }
 
-// The fields of a lane's 3-bit codes in the dwords of both planes (16 and 32 dims), of which it holds kCount dims.
-template <int kCount>
-struct PlaneFields {
-  uint32_t low[max(1, kCount / 16)];
+// A lane's kDims 3-bit codes in the dwords of both planes (of 16 and of 32 dims), joined with those of the lanes that
+// share a dword.
+template <int kDims>
+struct Planes {
+  static constexpr int kLowWords = kDims < 16 ? 1 : kDims / 16;
+  uint32_t low[kLowWords];
   uint32_t high;
 };
 
-// Of eight dims, from their nibbles.
-OCTAVE_DEVICE PlaneFields<8> plane_fields8(uint32_t word, int place) {
+// `word`: eight codes as `nibbles` joins them.
+OCTAVE_DEVICE Planes<8> planes_of_word(uint32_t word, int place) {
   const uint32_t low = (word & 0x03030303u) | ((word >> 2) & 0x0C0C0C0Cu);
   const uint32_t high = ((word >> 2) & 0x01010101u) | ((word >> 5) & 0x02020202u);
-  PlaneFields<8> fields;
-  fields.low[0] = low << (4 * (place % 2));
-  fields.high = high << (2 * (place % 4));
-  fields.low[0] |= team_xor<1>(fields.low[0]);
-  fields.high |= team_xor<1>(fields.high);
-  fields.high |= team_xor<2>(fields.high);
-  return fields;
+  Planes<8> planes{{low << (4 * (place % 2))}, high << (2 * (place % 4))};
+  planes.low[0] |= team_xor<1>(planes.low[0]);
+  planes.high |= team_xor<1>(planes.high);
+  planes.high |= team_xor<2>(planes.high);
+  return planes;
 }
 
-template <int kCount>
-OCTAVE_DEVICE PlaneFields<kCount> plane_fields(const uint32_t* codes, int place) {
-  if constexpr (kCount == 8) {
-    return plane_fields8(nibbles(codes), place);
-  } else {
-    PlaneFields<kCount> fields;
-    fields.high = 0;
+template <int kDims>
+OCTAVE_DEVICE Planes<kDims> planes_of(const uint32_t* codes, int place) {
+  Planes<kDims> planes{};
 #pragma unroll
-    for (int i = 0; i < kCount / 16; ++i) {
-      // Four dims and the eight-th from there in a word: their low bits lie as in the plane.
-      const uint32_t even = join_nibbles(codes + 16 * i, {0, 8, 1, 9, 2, 10, 3, 11});
-      const uint32_t odd = join_nibbles(codes + 16 * i, {4, 12, 5, 13, 6, 14, 7, 15});
-      fields.low[i] = (even & 0x33333333u) | ((odd & 0x33333333u) << 2);
-      const uint32_t bits = ((even >> 2) & 0x11111111u) | ((odd >> 1) & 0x22222222u);
-      fields.high |= ((bits | (bits >> 2)) & 0x0F0F0F0Fu) << (4 * i);
-    }
-    if constexpr (kCount == 16) {
-      fields.high <<= 4 * (place % 2);
-      fields.high |= team_xor<1>(fields.high);
-    }
-    return fields;
+  for (int i = 0; i < kDims / 16; ++i) {
+    // With dims 8 apart in a byte, two words hold their low bits as the plane does.
+    const uint32_t even = join_nibbles(codes + 16 * i, {0, 8, 1, 9, 2, 10, 3, 11});
+    const uint32_t odd = join_nibbles(codes + 16 * i, {4, 12, 5, 13, 6, 14, 7, 15});
+    planes.low[i] = (even & 0x33333333u) | ((odd & 0x33333333u) << 2);
+    const uint32_t bits = ((even >> 2) & 0x11111111u) | ((odd >> 1) & 0x22222222u);
+    planes.high |= ((bits | (bits >> 2)) & 0x0F0F0F0Fu) << (4 * i);
   }
+  if constexpr (kDims == 16) {
+    planes.high <<= 4 * (place % 2);
+    planes.high |= team_xor<1>(planes.high);
+  }
+  return planes;
 }
 
-// Writes the codes of kCount dims, the lane's first of which is `dim` of the region, to the region's dwords. Lanes that
-// share a dword write the same.
-template <int kCount>
-OCTAVE_DEVICE void pack4(const uint32_t* codes, int dim, uint32_t words) {
-#pragma unroll
-  for (int i = 0; i < kCount; i += 8) local_store(words + dim / 2 + i / 2, nibbles(codes + i));
-}
-
-template <int kCount>
-OCTAVE_DEVICE void pack3(const uint32_t* codes, int place, int dim, uint32_t low_plane, uint32_t high_plane) {
-  const auto fields = plane_fields<kCount>(codes, place);
-#pragma unroll
-  for (int i = 0; i < max(1, kCount / 16); ++i) local_store(low_plane + dim / 16 * 4 + 4 * i, fields.low[i]);
-  local_store(high_plane + dim / 32 * 4, fields.high);
-}
-
-// The same for 8 dims of blocks whose lanes may differ in the bits of their codes; the plane's addresses are those of
-// dim 0 of K.
+// Writes a lane's codes of one set. `words`, `low_plane` and `high_plane`: where dim 0 of the vector would be. Lanes
+// that share a dword write the same.
 template <class Coded>
-OCTAVE_DEVICE void pack_blocks(const uint32_t* codes, int set, int place, int dim, uint32_t words, uint32_t low_plane,
-                               uint32_t high_plane) {
+OCTAVE_DEVICE void pack(const uint32_t* codes, int set, int place, uint32_t words, uint32_t low_plane,
+                        uint32_t high_plane) {
+  constexpr int kDims = Coded::kInLane;
+  const int dim = set * Coded::kStride + place * kDims;
+  const uint32_t at_low = low_plane + dim / 16 * 4;
+  const uint32_t at_high = high_plane + dim / 32 * 4;
   if (Coded::all_four(set)) {
-    pack4<8>(codes, dim, words);
-  } else if (!Coded::any_four(set)) {
-    pack3<8>(codes, place, dim, low_plane, high_plane);
-  } else {
-    const bool four = Coded::four_bits(set, place);
+#pragma unroll
+    for (int i = 0; i < kDims; i += 8) local_store(words + (dim + i) / 2, nibbles(codes + i));
+  } else if constexpr (kDims == 8) {
     const uint32_t word = nibbles(codes);
-    const auto fields = plane_fields8(word, place);
-    const uint32_t whole = words + dim / 2;
-    local_store(four ? whole : low_plane + dim / 16 * 4, four ? word : fields.low[0]);
-    local_store(four ? whole : high_plane + dim / 32 * 4, four ? word : fields.high);
+    const auto planes = planes_of_word(word, place);
+    // Where the blocks of a set differ, lanes with 4-bit codes write theirs twice.
+    const bool four = Coded::four_bits(set, place);
+    local_store(four ? words + dim / 2 : at_low, four ? word : planes.low[0]);
+    local_store(four ? words + dim / 2 : at_high, four ? word : planes.high);
+  } else {
+    const auto planes = planes_of<kDims>(codes, place);
+#pragma unroll
+    for (int i = 0; i < Planes<kDims>::kLowWords; ++i) local_store(at_low + 4 * i, planes.low[i]);
+    local_store(at_high, planes.high);
   }
 }
 

@@ -104,42 +104,50 @@ inline constexpr bool kIsHalf = false;
 template <>
 inline constexpr bool kIsHalf<_Float16> = true;
 
-// What load_rotated's values are multiples of: for fp16 a power of two is left for later, when it changes no rounding.
+constexpr bool is_power_of_four(int n) { return n == 1 || (n % 4 == 0 && is_power_of_four(n / 4)); }
+
+// What rotate_raw's values are multiples of. Where the transform's factor is a power of two, vectors of fp16 are left
+// without it: none of their sums or squares leaves the range of fp32, so that it changes no rounding.
 template <class Part, class Scalar>
 inline constexpr float kGain =
-    kIsHalf<Scalar> && inverse_square_root(Part::kBlock) * inverse_square_root(Part::kBlock) * Part::kBlock == 1.0f
-        ? 1.0f / inverse_square_root(Part::kBlock)
-        : 1.0f;
+    kIsHalf<Scalar> && is_power_of_four(Part::kBlock) ? 1.0f / inverse_square_root(Part::kBlock) : 1.0f;
 
-// x[i] + sign·(x[i] of the lane whose place differs in kMask), each in one instruction. clang makes none with DPP of a
-// multiply-add; gfx9 reads an old value by DPP for two cycles after a register was written, which is waited for here.
+// Adds sign · (the same value of the lane whose place differs in kMask) to each value; clang makes no multiply-add with
+// DPP. On gfx9 a register must be two cycles old when DPP reads it; clang does not see to that in here.
 template <int kMask, int kPairs>
 OCTAVE_DEVICE void add_partners(float2 (&x)[kPairs], float sign) {
+  static_assert(kPairs % 4 == 0);
 #if defined(__GFX11__)
-#define OCTAVE_PARTNER(control) \
-  asm("v_fmac_f32_dpp %0, %0, %2 " control "\n\tv_fmac_f32_dpp %1, %1, %2 " control : "+v"(x[i].x), "+v"(x[i].y) : "v"(sign))
+#define OCTAVE_WAIT ""
+#define OCTAVE_MASK_4 "row_xmask:4"
 #else
-#define OCTAVE_PARTNER(control) \
-  asm("s_nop 1\n\tv_fmac_f32_dpp %0, %0, %2 " control "\n\tv_fmac_f32_dpp %1, %1, %2 " control \
-      : "+v"(x[i].x), "+v"(x[i].y) : "v"(sign))
+#define OCTAVE_WAIT "s_nop 1\n\t"
+#define OCTAVE_MASK_4 "row_half_mirror"
 #endif
+#define OCTAVE_ADD(value, control) "v_fmac_f32_dpp " value ", " value ", %8 " control " row_mask:0xf bank_mask:0xf\n\t"
+#define OCTAVE_ADD_EIGHT(control)                                                                                 \
+  asm(OCTAVE_WAIT OCTAVE_ADD("%0", control) OCTAVE_ADD("%1", control) OCTAVE_ADD("%2", control)                   \
+          OCTAVE_ADD("%3", control) OCTAVE_ADD("%4", control) OCTAVE_ADD("%5", control) OCTAVE_ADD("%6", control) \
+              OCTAVE_ADD("%7", control)                                                                           \
+      : "+v"(x[i].x), "+v"(x[i].y), "+v"(x[i + 1].x), "+v"(x[i + 1].y), "+v"(x[i + 2].x), "+v"(x[i + 2].y),       \
+        "+v"(x[i + 3].x), "+v"(x[i + 3].y)                                                                        \
+      : "v"(sign))
 #pragma unroll
-  for (int i = 0; i < kPairs; ++i) {
+  for (int i = 0; i < kPairs; i += 4) {
     if constexpr (kMask == 1) {
-      OCTAVE_PARTNER("quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf");
+      OCTAVE_ADD_EIGHT("quad_perm:[1,0,3,2]");
     } else if constexpr (kMask == 2) {
-      OCTAVE_PARTNER("quad_perm:[2,3,0,1] row_mask:0xf bank_mask:0xf");
+      OCTAVE_ADD_EIGHT("quad_perm:[2,3,0,1]");
     } else if constexpr (kMask == 4) {
-#if defined(__GFX11__)
-      OCTAVE_PARTNER("row_xmask:4 row_mask:0xf bank_mask:0xf");
-#else
-      OCTAVE_PARTNER("row_half_mirror row_mask:0xf bank_mask:0xf");
-#endif
+      OCTAVE_ADD_EIGHT(OCTAVE_MASK_4);
     } else {
-      OCTAVE_PARTNER("row_ror:8 row_mask:0xf bank_mask:0xf");
+      OCTAVE_ADD_EIGHT("row_ror:8");
     }
   }
-#undef OCTAVE_PARTNER
+#undef OCTAVE_ADD_EIGHT
+#undef OCTAVE_ADD
+#undef OCTAVE_MASK_4
+#undef OCTAVE_WAIT
 }
 
 template <class Part, int kMask>
