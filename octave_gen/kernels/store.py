@@ -1,4 +1,4 @@
-"""cache_store: rotate, quantize and pack the K and V of new tokens; one wave per slot."""
+"""cache_store: rotate, quantize and pack the K and V of new tokens; a team of up to 16 lanes per slot."""
 
 from __future__ import annotations
 

@@ -22,6 +22,8 @@ from octave_gen.verify.subject import Subject
 BLOCK_SIZE = 16
 REDUCE_ROWS = 4
 """Rows of a reduce launch: as many as its workgroup has waves, so that none of them is idle."""
+STORE_SLOTS = 16
+"""Slots of the shortest store launch: a whole workgroup of any chip."""
 SEED = 20
 """Of the random vectors; what a kernel executes does not depend on them, unless it skips work for a whole wave."""
 
@@ -62,7 +64,8 @@ def _vector_bytes(subject: Subject) -> int:
 
 
 def _store(subject: Subject, tokens: int) -> Workload:
-    key = _random(subject, tokens, 1, subject.head_size)
+    # Bank conflicts depend on the vectors, so a longer launch repeats those of the shortest.
+    key = _random(subject, STORE_SLOTS, 1, subject.head_size).repeat(tokens // STORE_SLOTS, 1, 1)
     tensors = {
         "key": key,
         "value": key.flip(0),
@@ -114,8 +117,10 @@ def _reduce(subject: Subject, splits: int) -> Workload:
 
 
 METHODS: dict[str, Method] = {
-    # Whole workgroups, of 8 or 16 slots; K and V are read, a slot is written.
-    "store": Method((16, 32), lambda subject: 2 * _vector_bytes(subject) + subject.layout.slot_bytes, _store),
+    # Whole workgroups; K and V are read, a slot is written.
+    "store": Method(
+        (STORE_SLOTS, 2 * STORE_SLOTS), lambda subject: 2 * _vector_bytes(subject) + subject.layout.slot_bytes, _store
+    ),
     # Whole workgroups of four waves; a vector is read and written.
     "rotate": Method((8, 16), lambda subject: 2 * _vector_bytes(subject), _rotate),
     # Whole tiles of 48 and of 64 tokens; a slot is read.

@@ -76,15 +76,17 @@ def lookup_dwords(bits: int) -> tuple[int, ...]:
 
 
 def c_constants() -> str:
-    """The codebooks as members of a C++ struct: numbers, dwords, and a row of four floats for each 3-bit and then for each
-    4-bit code: its value, and the cut above it (see `cuts`).
+    """The codebooks as members of a C++ struct: numbers, dwords, and rows of four floats for the 3-bit codes, then the
+    4-bit ones: a code's value, and the cut above it (see `cuts`).
     """
     text = render_c_ints({"lut_one": LUT_ONE, "lut3_mult": LUT_MULT[3], "lut4_mult": LUT_MULT[4]})
     text += "".join(
         f"static constexpr unsigned {c_name(name)} = 0x{value:08x}u;\n" for name, value in _dwords().items()
     )
     rows = [(value, *cut) for bits in LUT for value, cut in zip(LUT[bits], (*cuts(bits), (0.0, 0.0, 0.0)), strict=True)]
-    body = ",\n".join(f"    {{{value}.0f, {c.hex()}f, {h.hex()}f, {step.hex()}f}}" for value, c, h, step in rows)
+    body = ",\n".join(
+        f"    {{{float(value).hex()}f, {c.hex()}f, {h.hex()}f, {step.hex()}f}}" for value, c, h, step in rows
+    )
     text += f"static constexpr float kCodebook[{len(rows)}][4] = {{\n{body}}};\n"
     return text
 
