@@ -1,16 +1,20 @@
-"""cache_store: rotate, quantize and pack the K and V of new tokens; one wave per slot."""
+"""cache_store: rotate, quantize and pack the K and V of new tokens; a team of up to 16 lanes per slot."""
 
 from __future__ import annotations
 
+from octave_gen.arch import Arch
 from octave_gen.kernels.base import (
     I32,
     I64,
     WAVES_PER_WORKGROUP,
     Argument,
     Extent,
+    Geometry,
     KernelKind,
+    Shape,
+    Tier,
     pointer,
-    portable_wave_per_row,
+    power_of_two_head,
 )
 
 ARGUMENTS = (
@@ -33,14 +37,29 @@ ARGUMENTS = (
 """Strides of key and value in elements, of the cache in bytes (multiples of 4)."""
 
 
+def team_lanes(head_size: int) -> int:
+    """Lanes that hold one vector; ``kTeam`` of octave/team.h."""
+    return min(16, head_size // 8)
+
+
+def _geometry(shape: Shape, arch: Arch) -> Geometry:
+    tokens = WAVES_PER_WORKGROUP * arch.wave_size // team_lanes(shape.head_size)
+    return Geometry(WAVES_PER_WORKGROUP * arch.wave_size, (Extent("tokens", tokens), Extent("kv_heads")))
+
+
 KIND = KernelKind(
     name="store",
     op="cache_store",
     purpose="rotate, quantize and pack new K and V into their slots",
     fields=("cache_dtype", "rotary_dims"),
     tiers=(
-        portable_wave_per_row(
-            "store_portable.hip.j2", ARGUMENTS, Extent("tokens", WAVES_PER_WORKGROUP), Extent("kv_heads")
+        Tier(
+            "portable",
+            "store_portable.hip.j2",
+            ARGUMENTS,
+            geometry=_geometry,
+            constants=lambda shape, arch: {"waves": WAVES_PER_WORKGROUP},
+            refuse=lambda shape, arch: power_of_two_head(shape),
         ),
     ),
 )

@@ -27,6 +27,8 @@ REDUCE_ROWS = 4
 QUERY_VECTORS = 128
 """Of one head: what a unit of prefill's work is counted for."""
 CHUNK_TOKENS = 256
+STORE_SLOTS = 16
+"""Slots of the shortest store launch: a whole workgroup of any chip."""
 SEED = 20
 """Of the random vectors; what a kernel executes does not depend on them, unless it skips work for a whole wave."""
 
@@ -67,7 +69,8 @@ def _vector_bytes(subject: Subject) -> int:
 
 
 def _store(subject: Subject, tokens: int) -> Workload:
-    key = _random(subject, tokens, 1, subject.head_size)
+    # Bank conflicts depend on the vectors, so a longer launch repeats those of the shortest.
+    key = _random(subject, STORE_SLOTS, 1, subject.head_size).repeat(tokens // STORE_SLOTS, 1, 1)
     tensors = {
         "key": key,
         "value": key.flip(0),
@@ -166,8 +169,10 @@ def _prefill_chunk(subject: Subject, tokens: int) -> Workload:
 
 
 METHODS: dict[str, Method] = {
-    # Whole workgroups of four waves; K and V are read, a slot is written.
-    "store": Method((8, 16), lambda subject: 2 * _vector_bytes(subject) + subject.layout.slot_bytes, _store),
+    # Whole workgroups; K and V are read, a slot is written.
+    "store": Method(
+        (STORE_SLOTS, 2 * STORE_SLOTS), lambda subject: 2 * _vector_bytes(subject) + subject.layout.slot_bytes, _store
+    ),
     # Whole workgroups of four waves; a vector is read and written.
     "rotate": Method((8, 16), lambda subject: 2 * _vector_bytes(subject), _rotate),
     # Whole tiles of 48 and of 64 tokens; a slot is read.

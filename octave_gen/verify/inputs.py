@@ -39,7 +39,7 @@ def edge_vectors(seed: int, role: str, count: int, head_size: int, dtype: torch.
     """[count, head] of dtype: each kind of edge in turn, a Gaussian of random magnitude between any two.
 
     Zero, ones, 65504, the largest finite value, the smallest denormal in one dim or random ones in all, magnitudes
-    from 1e-20 to 1e19 (as far as dtype has them), +-1 at random, NaN, Inf and -Inf in one dim.
+    from 1e-20 to 1e19 (as far as dtype has them), +-1 at random, NaN, Inf and -Inf in one dim, huge beside tiny.
     """
     source = generator(seed, role)
 
@@ -71,6 +71,8 @@ def edge_vectors(seed: int, role: str, count: int, head_size: int, dtype: torch.
         torch.ones(head_size),
         one(1.0, torch.zeros(head_size)),
         -torch.zeros(head_size),
+        # Half of the rotated values are so small beside the others that their quotient by the rms rounds to 0.
+        torch.cat([torch.full((2,), 2.0**60), normal()[2:] * 1e-30]),
     ]
     magnitude = 10.0 ** (torch.rand(count, 1, generator=source) * 8 - 4)
     made = torch.randn(count, head_size, generator=source) * magnitude

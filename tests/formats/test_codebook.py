@@ -5,9 +5,10 @@ import math
 import re
 
 import pytest
+import torch
 
 from octave_gen.formats.octave import OCTAVE
-from octave_gen.formats.octave.codebook import LUT, LUT_MULT, lloyd_max, lookup_dwords, thresholds
+from octave_gen.formats.octave.codebook import LUT, LUT_MULT, cuts, lloyd_max, lookup_dwords, thresholds
 
 
 @pytest.mark.parametrize(("levels", "distortion"), [(2, 0.363380), (4, 0.117482), (8, 0.034548), (16, 0.009501)])
@@ -78,10 +79,51 @@ def test_c_constants_carry_numbers_and_tables() -> None:
     dwords = re.findall(r"unsigned (\w+) = 0x([0-9a-f]{8})u;", text)
     assert [name for name, _ in dwords] == ["kLut3Lo", "kLut3Hi", *(f"kLut4Dword{i}" for i in range(4))]
     assert [int(digits, 16) for _, digits in dwords] == [*lookup_dwords(3), *lookup_dwords(4)]
-    for bits in (3, 4):
-        table = re.search(rf"signed char kLut{bits}\[{2**bits}\] = {{(.*)}};", text)
-        limits = re.search(rf"float kThresholds{bits}\[{2**bits - 1}\] = {{(.*)}};", text)
-        assert table is not None
-        assert limits is not None
-        assert tuple(map(int, table[1].split(", "))) == LUT[bits]
-        assert tuple(float(limit.rstrip("f")) for limit in limits[1].split(", ")) == thresholds(bits)
+    rows = re.search(r"float kCodebook\[24\]\[4\] = {\n(.*)};", text, re.DOTALL)
+    assert rows is not None
+    read = [tuple(map(float.fromhex, row)) for row in re.findall(r"{(.*)f, (.*)f, (.*)f, (.*)f}", rows[1])]
+    assert [row[0] for row in read] == [*LUT[3], *LUT[4]]
+    end = (0.0, 0.0, 0.0)
+    assert [row[1:] for row in read] == [*cuts(3), end, *cuts(4), end]
+
+
+@pytest.mark.parametrize("bits", [3, 4])
+def test_cuts_are_the_last_quotients_below_the_thresholds(bits: int) -> None:
+    for (cut, half, _), limit in zip(cuts(bits), thresholds(bits), strict=True):
+        below, above = torch.tensor([cut, cut + 2 * half])
+        assert below * LUT_MULT[bits] <= limit
+        if limit:
+            assert torch.nextafter(below, torch.tensor(torch.inf)) == above == cut + 2 * half
+            assert above * LUT_MULT[bits] > limit
+        else:
+            assert (cut, half) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("bits", [3, 4])
+def test_thresholds_in_units_of_x_are_those_of_the_quotient(bits: int) -> None:
+    """The arithmetic of the kernels' thresholds, for a tenth of all fractions of an fp32 rms and all exponents."""
+    fractions = torch.arange(0, 2**23, 10, dtype=torch.int32) + (127 << 23)
+    exponents = torch.randint(-39, 63, fractions.shape, generator=torch.Generator().manual_seed(1))
+    rms = torch.ldexp(fractions.view(torch.float32), exponents)
+    for (cut, half, step), limit in zip(cuts(bits), thresholds(bits), strict=True):
+        if not limit:
+            continue
+        rest = rms * half
+        exact = rms.double() * cut  # 48 bits: fp64 holds it, and its sums with fp32 numbers of the same size
+        nearest = (exact + rest).float()
+        above = (exact - nearest).float() < -rest
+        threshold = torch.where(above, (nearest.double() * (1 + step)).float(), nearest)
+        beyond = torch.nextafter(threshold, torch.tensor(torch.inf))
+        assert (threshold / rms * LUT_MULT[bits] <= limit).all()
+        assert (beyond / rms * LUT_MULT[bits] > limit).all()
+
+
+@pytest.mark.parametrize(("bits", "step"), [(3, 32.2), (4, 13.66)])
+def test_a_linear_guess_is_the_code_or_the_one_below(bits: int, step: float) -> None:
+    """The guess of encoder.h: from 0 to 2**bits - 2, half of that at zero, a hundredth of a step off at most."""
+    for code, limit in enumerate(thresholds(bits)):
+        for y in (limit - 1e-3, limit + 1e-3):
+            exact = code + (y > limit)
+            for off in (-0.01, 0.01):
+                guess = min(max(round(y / step + 2 ** (bits - 1) - 1 + off), 0), 2**bits - 2)
+                assert guess in (exact - 1, exact)

@@ -34,6 +34,7 @@ ENCODER = "include/octave/encoder.h"
 STORE_H = "include/octave/store.h"
 VECTOR = "include/octave/vector.h"
 LANES = "include/octave/lanes.h"
+TEAM = "include/octave/team.h"
 CODEBOOK = "include/octave/codebook.h"
 ROTATE_H = "include/octave/rotate.h"
 REDUCE_H = "include/octave/reduce.h"
@@ -43,7 +44,12 @@ REDUCE_TEMPLATE = "hip/reduce_portable.hip.j2"
 
 MUTANTS: tuple[Mutant, ...] = (
     # store: codes and scales
-    Mutant("threshold taken as reached", ENCODER, "y > thresholds[i]", "y >= thresholds[i]", STORE_K3V3),
+    Mutant("threshold taken as reached", ENCODER, "value(i) > below.y", "value(i) >= below.y", STORE_K3V3),
+    Mutant("threshold of the code below", ENCODER, "row + kRowBytes)", "row)", STORE_K3V4, "gfx1100"),
+    Mutant(
+        "guess two codes off", ENCODER, "kStep = kFour ? 13.66f : 32.2f", "kStep = kFour ? 20.0f : 32.2f", STORE_K3V4
+    ),
+    Mutant("small x beside rms not below zero", ENCODER, "rms * 0.5f) * 0x1p-149f", "0.0f)", STORE_K3V4),
     Mutant("least rms too large", ENCODER, "1e-12f", "1e-4f", STORE_K3V3, "gfx1100"),
     Mutant(
         "saturation dropped",
@@ -53,40 +59,60 @@ MUTANTS: tuple[Mutant, ...] = (
         STORE_K3V3,
         slow=False,
     ),
-    Mutant("non-finite input not caught", ENCODER, "if (!(sum_of_squares < kInfinity))", "if (false)", STORE_K3V4),
+    Mutant("codes of non-finite input", ENCODER, "__builtin_fmaf(sum_of_squares, 0.0f, rms)", "rms", STORE_K3V4),
     Mutant(
-        "zero vector divides by zero",
+        "scale of non-finite input",
         ENCODER,
-        "dot > 0.0f ? sum_of_squares / dot * Format::kLutOne : 0.0f",
-        "sum_of_squares / dot * Format::kLutOne",
+        "__builtin_fmaf(sum_of_squares, 0.0f, dot) > 0.0f",
+        "dot > 0.0f",
         STORE_K3V4,
         "gfx1100",
     ),
     Mutant(
-        "plane shift of the low plane reversed", ENCODER, "<< (2 * quad)", "<< (6 - 2 * quad)", STORE_K3V3, "gfx1100"
+        "zero vector divides by zero",
+        ENCODER,
+        "positive ? sum_of_squares / dot * unit : 0.0f",
+        "sum_of_squares / dot * unit",
+        STORE_K3V4,
+        "gfx1100",
+    ),
+    Mutant(
+        "plane shift of the low plane reversed",
+        ENCODER,
+        "low << (4 * (place % 2))",
+        "low << (4 - 4 * (place % 2))",
+        STORE_K3V3,
+        "gfx1100",
     ),
     Mutant(
         "bit of the high plane in the neighbour's place",
         ENCODER,
-        "0x01010101u) << quad",
-        "0x01010101u) << (quad ^ 1)",
+        "high << (2 * (place % 4))",
+        "high << (2 * (place % 4 ^ 1))",
         STORE_K3V3,
     ),
     # store: addresses
     Mutant("skipped slot -1 stored", STORE_H, "if (index < 0) return;", "", STORE_K3V3, slow=False),
-    Mutant("one token too many", STORE_H, "token >= num_tokens", "token > num_tokens", STORE_K3V3, "gfx1100"),
+    Mutant(
+        "one token too many",
+        STORE_H,
+        "team >= static_cast<int32_t>(num_tokens - first)",
+        "team > static_cast<int32_t>(num_tokens - first)",
+        STORE_K3V3,
+        "gfx1100",
+    ),
     Mutant(
         "block size taken as 16",
         STORE_H,
-        "index / block_size * cache_block_stride",
-        "index / 16 * cache_block_stride",
+        "/ static_cast<uint32_t>(block_size)",
+        "/ 16",
         STORE_K3V3,
     ),
     Mutant(
         "wrong row formula",
         STORE_H,
-        "index % block_size * cache_row_stride",
-        "index / block_size * cache_row_stride",
+        "row * cache_row_stride",
+        "block * cache_row_stride",
         STORE_K3V3,
         "gfx1100",
         slow=False,
@@ -95,31 +121,32 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "32-bit slot offset",
         STORE_H,
-        "      index / block_size * cache_block_stride + head",
-        "      static_cast<int32_t>(index / block_size * cache_block_stride) + head",
+        "block * cache_block_stride",
+        "static_cast<int32_t>(block * cache_block_stride)",
         STORE_K3V3,
     ),
     Mutant(
         "padding of the slot not zeroed",
         STORE_H,
-        "i < kWords; i += kWaveSize) slot[i] = 0;",
-        "i < 0; i += kWaveSize) slot[i] = 0;",
+        "4 * (Plan::kScaleWord + place), 0u",
+        "4 * Plan::kScaleWord, 0u",
         STORE_K3V3,
     ),
+    Mutant("V rotated with K's signs", STORE_H, "v_signs, place)", "k_signs, place)", STORE_K3V3),
     Mutant(
-        "V rotated with K's signs",
-        STORE_H,
-        "rotate_forward<Format::kHeadSize>(v_signs",
-        "rotate_forward<Format::kHeadSize>(k_signs",
-        STORE_K3V3,
+        "V scale in K's place", STORE_H, "role.value ? Format::kKBlocks :", "role.value ? 0 :", STORE_K3V3, slow=False
     ),
+    Mutant("a token of the team before", STORE_H, "team & bit ?", "team & 2 * bit ?", STORE_K3V3, "gfx1100"),
+    # teams of lanes
+    Mutant("lane stage left out", TEAM, "team_stage<Part, 8>(place, x);", "", STORE_K3V4),
+    Mutant("dims in the order of lanes", TEAM, "(place ^ (Part::kLanes - 1))", "place", STORE_K3V4, "gfx1100"),
+    Mutant("places in the order of lanes", TEAM, "lane ^ ((lane & 4) ? 3 : 0)", "lane", STORE_K3V3),
     Mutant(
-        "V scale in K's place",
-        STORE_H,
-        "+ Format::kVScaleOffset / 2",
-        "+ Format::kKScaleOffset / 2",
+        "sum without its last level",
+        TEAM,
+        "if constexpr (Part::kLanes > 8) sum +=",
+        "if constexpr (false) sum +=",
         STORE_K3V3,
-        slow=False,
     ),
     # vectors and lanes
     Mutant(
@@ -139,7 +166,7 @@ MUTANTS: tuple[Mutant, ...] = (
         LANES,
         "if constexpr (kLanes > 16) value = combine(value, lane_xor<16>(value));",
         "",
-        STORE_K3V3,
+        DECODE_ONE,
     ),
     # rotate
     Mutant(

@@ -64,7 +64,7 @@ def test_data_is_json_of_everything(profiles: list[Profile]) -> None:
     assert read["model"]["archs"]["gfx1100"]["hbm_bytes"] == 4.0
     assert read["model"]["archs"]["gfx942"]["calibration"] == "not calibrated: no public timings"
     store, decode = read["variants"]
-    assert (store["name"], store["per"], store["lengths"]) == (STORE, "slot", [8, 16])
+    assert (store["name"], store["per"], store["lengths"]) == (STORE, "slot", [16, 32])
     assert store["clocks"]["valu"] == 677.0
     assert decode["counts"]["matrix"] == {"v_mfma_i32_16x16x32_i8": 2}
     assert decode["prologue"]["valu"] == 1579

@@ -9,6 +9,7 @@ two neighbouring entries, so both quantizer and dequantizer need only the table.
 from __future__ import annotations
 
 import math
+import struct
 from itertools import pairwise
 
 from octave_gen.formats.base import c_name, render_c_ints
@@ -31,6 +32,39 @@ def thresholds(bits: int) -> tuple[float, ...]:
     return tuple((a + b) / 2 for a, b in pairwise(table))
 
 
+def cuts(bits: int) -> tuple[tuple[float, float, float], ...]:
+    """The thresholds in units of rms: (c, h, step) of each, fp32 numbers.
+
+    fp32(fp32(x / rms) * LUT_MULT) exceeds the threshold where fp32(x / rms) > c. h is half the way from c to the next
+    fp32 number, so that the condition is x / rms > c + h in real numbers: the product of an fp32 rms with those 25 bits
+    is no fp32 number, and x / rms is never halfway. fp32(p + step * p) is the fp32 number below p, for a normal p of
+    c's sign. The cut at zero is (0, 0, 0): the real one, 2**-150, is no fp32 number.
+    """
+    return tuple(_cut(limit, LUT_MULT[bits]) for limit in thresholds(bits))
+
+
+def _cut(limit: float, multiplier: int) -> tuple[float, float, float]:
+    if limit == 0:
+        return 0.0, 0.0, 0.0
+    cut = _fp32(limit / multiplier)
+    while _fp32(cut * multiplier) <= limit:
+        cut = _next_fp32(cut, 1)
+    while _fp32(cut * multiplier) > limit:
+        cut = _next_fp32(cut, -1)
+    return cut, (_next_fp32(cut, 1) - cut) / 2, -(2.0**-24) if cut > 0 else 1.5 * 2.0**-24
+
+
+def _fp32(x: float) -> float:
+    """x rounded to fp32; the products above are exact in fp64."""
+    return float(struct.unpack("<f", struct.pack("<f", x))[0])
+
+
+def _next_fp32(x: float, direction: int) -> float:
+    """The fp32 number next to x, which is not 0, above (direction 1) or below (-1)."""
+    (word,) = struct.unpack("<i", struct.pack("<f", x))
+    return float(struct.unpack("<f", struct.pack("<i", word + (direction if x > 0 else -direction)))[0])
+
+
 def lookup_dwords(bits: int) -> tuple[int, ...]:
     """The table as little-endian dwords of four int8, code 0 in the low byte of the first: the operands of v_perm_b32.
 
@@ -42,16 +76,18 @@ def lookup_dwords(bits: int) -> tuple[int, ...]:
 
 
 def c_constants() -> str:
-    """The codebooks as members of a C++ struct: numbers, dwords, then thresholds and int8 tables as arrays."""
+    """The codebooks as members of a C++ struct: numbers, dwords, and rows of four floats for the 3-bit codes, then the
+    4-bit ones: a code's value, and the cut above it (see `cuts`).
+    """
     text = render_c_ints({"lut_one": LUT_ONE, "lut3_mult": LUT_MULT[3], "lut4_mult": LUT_MULT[4]})
     text += "".join(
         f"static constexpr unsigned {c_name(name)} = 0x{value:08x}u;\n" for name, value in _dwords().items()
     )
-    for bits, table in LUT.items():
-        limits = ", ".join(f"{limit}f" for limit in thresholds(bits))
-        entries = ", ".join(map(str, table))
-        text += f"static constexpr float {c_name(f'thresholds{bits}')}[{len(table) - 1}] = {{{limits}}};\n"
-        text += f"static constexpr signed char {c_name(f'lut{bits}')}[{len(table)}] = {{{entries}}};\n"
+    rows = [(value, *cut) for bits in LUT for value, cut in zip(LUT[bits], (*cuts(bits), (0.0, 0.0, 0.0)), strict=True)]
+    body = ",\n".join(
+        f"    {{{float(value).hex()}f, {c.hex()}f, {h.hex()}f, {step.hex()}f}}" for value, c, h, step in rows
+    )
+    text += f"static constexpr float kCodebook[{len(rows)}][4] = {{\n{body}}};\n"
     return text
 
 

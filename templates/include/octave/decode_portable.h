@@ -212,6 +212,61 @@ OCTAVE_DEVICE void softmax_row(int visible, int count, DecodeShared<Tile>& share
   }
 }
 
+// Two dims of V or of an output row: a vector where one instruction multiplies both (gfx9). gfx11 issues two
+// multiplications at once, which the compiler pairs where it sees plain floats.
+#if defined(__GFX11__)
+struct Pair {
+  float dims[2];
+  OCTAVE_MEMBER float& operator[](int i) { return dims[i]; }
+  OCTAVE_MEMBER float operator[](int i) const { return dims[i]; }
+};
+#else
+using Pair = float2;
+#endif
+
+// Row r of `out` times factors[r].
+template <int kPairs>
+OCTAVE_DEVICE void scale_rows(float4 factors, int rows, Pair (*out)[kPairs]) {
+#pragma unroll
+  for (int r = 0; r < rows; ++r) {
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+#if defined(__GFX11__)
+      for (float& dim : out[r][i].dims) dim *= factors[r];
+#else
+      out[r][i] *= factors[r];
+#endif
+    }
+  }
+}
+
+// Row r of `out` plus probabilities[r] · values.
+template <int kPairs>
+OCTAVE_DEVICE void add_rows(float4 probabilities, const Pair (&values)[kPairs], int rows, Pair (*out)[kPairs]) {
+#if defined(__GFX11__)
+  // Two that can be issued at once read no register in common: other rows, other dims.
+#pragma unroll
+  for (int row = 0; row < rows; row += 2) {
+#pragma unroll
+    for (int first = 0; first < 2 * kPairs; ++first) {
+#pragma unroll
+      for (int r = row; r < min(row + 2, rows); ++r) {
+        const int dim = first ^ (r - row);
+        float& sum = out[r][dim / 2][dim % 2];
+        sum = __builtin_fmaf(probabilities[r], values[dim / 2][dim % 2], sum);
+      }
+    }
+  }
+#else
+#pragma unroll
+  for (int r = 0; r < rows; ++r) {
+    const Pair probability{probabilities[r], probabilities[r]};
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) out[r][i] = __builtin_elementwise_fma(probability, values[i], out[r][i]);
+  }
+#endif
+}
+
 template <class Format, class Tile>
 struct ValueWords {
   uint32_t first;
@@ -230,7 +285,7 @@ OCTAVE_DEVICE ValueWords<Format, Tile> load_value(const uint8_t* slot, int dim) 
 
 // The lane's dims of V as fp32 pairs of int8 values.
 template <class Format, class Tile>
-OCTAVE_DEVICE void unpack_value(ValueWords<Format, Tile> words, int dim, float2 (&values)[Tile::kValueDims / 2]) {
+OCTAVE_DEVICE void unpack_value(ValueWords<Format, Tile> words, int dim, Pair (&values)[Tile::kValueDims / 2]) {
   uint32_t bytes;
   if constexpr (Format::kVBits == 4) {
     bytes = lookup4<Format>(nibble_codes(words.first, dim / 4 % 2));
@@ -240,26 +295,21 @@ OCTAVE_DEVICE void unpack_value(ValueWords<Format, Tile> words, int dim, float2 
   if constexpr (Tile::kValueDims < 4) bytes >>= 8 * (dim % 4);
 #pragma unroll
   for (int i = 0; i < Tile::kValueDims / 2; ++i)
-    values[i] = float2{signed_byte(bytes, 2 * i), signed_byte(bytes, 2 * i + 1)};
+    values[i] = Pair{signed_byte(bytes, 2 * i), signed_byte(bytes, 2 * i + 1)};
 }
 
 template <class Format, class Tile>
 OCTAVE_DEVICE void accumulate_tile(const uint8_t* cache, int count, DecodeShared<Tile>& shared,
-                                   float2 (&out)[Tile::kRows][Tile::kValueDims / 2]) {
+                                   Pair (&out)[Tile::kRows][Tile::kValueDims / 2]) {
   const int group = thread_index() / Tile::kValueLanes;
   const int dim = thread_index() % Tile::kValueLanes * Tile::kValueDims;
 #pragma unroll
   for (int row = 0; row < Tile::kRows; row += 4) {
-    const float4 rescale = *reinterpret_cast<const float4*>(&shared.rescale[row]);
-#pragma unroll
-    for (int r = 0; r < min(4, Tile::kRows - row); ++r) {
-#pragma unroll
-      for (int i = 0; i < Tile::kValueDims / 2; ++i) out[row + r][i] *= rescale[r];
-    }
+    scale_rows(*reinterpret_cast<const float4*>(&shared.rescale[row]), min(4, Tile::kRows - row), &out[row]);
   }
   auto next = load_value<Format, Tile>(cache + shared.slot_offset[group], dim);
   for (int token = group; token < count; token += Tile::kValueGroups) {
-    float2 values[Tile::kValueDims / 2];
+    Pair values[Tile::kValueDims / 2];
     unpack_value<Format, Tile>(next, dim, values);
     next =
         load_value<Format, Tile>(cache + shared.slot_offset[min(token + Tile::kValueGroups, Tile::kTokens - 1)], dim);
@@ -268,14 +318,7 @@ OCTAVE_DEVICE void accumulate_tile(const uint8_t* cache, int count, DecodeShared
       // Keeps the probabilities of many rows from being loaded long before they are used.
       if (row % 16 == 0 && row > 0) __builtin_amdgcn_sched_barrier(0);
       const float4 probabilities = *reinterpret_cast<const float4*>(&shared.scores[token][row]);
-#pragma unroll
-      for (int r = 0; r < min(4, Tile::kRows - row); ++r) {
-        const float2 probability{probabilities[r], probabilities[r]};
-#pragma unroll
-        for (int i = 0; i < Tile::kValueDims / 2; ++i) {
-          out[row + r][i] = __builtin_elementwise_fma(probability, values[i], out[row + r][i]);
-        }
-      }
+      add_rows(probabilities, values, min(4, Tile::kRows - row), &out[row]);
     }
   }
 }
@@ -283,7 +326,7 @@ OCTAVE_DEVICE void accumulate_tile(const uint8_t* cache, int count, DecodeShared
 // Sums the outputs over the groups of lanes that took different tokens, and writes the partials of all rows.
 template <class Tile, class Config>
 OCTAVE_DEVICE void write_partials(float* mid_o, int64_t token_stride, int64_t head_stride, int queries,
-                                  DecodeShared<Tile>& shared, const float2 (&out)[Tile::kRows][Tile::kValueDims / 2]) {
+                                  DecodeShared<Tile>& shared, const Pair (&out)[Tile::kRows][Tile::kValueDims / 2]) {
   const int group = thread_index() / Tile::kValueLanes;
   const int dim = thread_index() % Tile::kValueLanes * Tile::kValueDims;
 #pragma unroll
@@ -348,7 +391,7 @@ OCTAVE_DEVICE void decode(const Scalar* query, const uint8_t* cache, const int32
                                unit, shared, row);
   }
 
-  float2 out[Tile::kRows][Tile::kValueDims / 2] = {};
+  Pair out[Tile::kRows][Tile::kValueDims / 2] = {};
   const uint8_t* head_cache = cache + kv_head * cache_head_stride;
 
   // Consecutive query tokens of one request share each read of K and V; normally the group is one such run.

@@ -8,6 +8,7 @@ using uint16_t = __UINT16_TYPE__;
 using int32_t = __INT32_TYPE__;
 using uint32_t = __UINT32_TYPE__;
 using int64_t = __INT64_TYPE__;
+using uint64_t = __UINT64_TYPE__;
 
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
@@ -50,6 +51,9 @@ OCTAVE_DEVICE void wave_fence() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront", "local");
 }
 
+// The compiler moves no instruction across: like ones stay together, which gfx11 issues in pairs.
+OCTAVE_DEVICE void schedule_barrier() { __builtin_amdgcn_sched_barrier(0); }
+
 template <class To, class From>
 OCTAVE_DEVICE To bit_cast(From value) {
   return __builtin_bit_cast(To, value);
@@ -61,6 +65,21 @@ OCTAVE_DEVICE T load(const void* address) {
   T value;
   __builtin_memcpy(&value, address, sizeof(T));
   return value;
+}
+
+// Addresses in LDS as numbers.
+OCTAVE_DEVICE uint32_t local_address(const void* shared) {
+  return reinterpret_cast<uint32_t>((const __attribute__((address_space(3))) uint8_t*)shared);
+}
+
+template <class T>
+OCTAVE_DEVICE T local_load(uint32_t address) {
+  return *reinterpret_cast<const __attribute__((address_space(3))) T*>(address);
+}
+
+template <class T>
+OCTAVE_DEVICE void local_store(uint32_t address, T value) {
+  *reinterpret_cast<__attribute__((address_space(3))) T*>(address) = value;
 }
 
 OCTAVE_DEVICE constexpr int min(int a, int b) { return a < b ? a : b; }

@@ -75,10 +75,6 @@ struct Max {
   OCTAVE_MEMBER float operator()(float a, float b) const { return __builtin_fmaxf(a, b); }
 };
 
-struct Or {
-  OCTAVE_MEMBER uint32_t operator()(uint32_t a, uint32_t b) const { return a | b; }
-};
-
 template <int kLanes>
 OCTAVE_DEVICE float group_sum(float value) {
   return group_reduce<kLanes>(value, Add{});
@@ -87,26 +83,6 @@ OCTAVE_DEVICE float group_sum(float value) {
 template <int kLanes>
 OCTAVE_DEVICE float group_max(float value) {
   return group_reduce<kLanes>(value, Max{});
-}
-
-template <int kLanes>
-OCTAVE_DEVICE uint32_t group_or(uint32_t value) {
-  return group_reduce<kLanes>(value, Or{});
-}
-
-// The tree sum of a group's kLanes · kElements values, neighbours in a lane first: the order does not depend on how
-// many elements a lane holds, so that wave32 and wave64 agree bit for bit.
-template <int kLanes, int kElements>
-OCTAVE_DEVICE float group_sum(const float (&values)[kElements]) {
-  float level[kElements];
-#pragma unroll
-  for (int i = 0; i < kElements; ++i) level[i] = values[i];
-#pragma unroll
-  for (int half = kElements / 2; half > 0; half /= 2) {
-#pragma unroll
-    for (int i = 0; i < half; ++i) level[i] = level[2 * i] + level[2 * i + 1];
-  }
-  return group_sum<kLanes>(level[0]);
 }
 
 }  // namespace octave

@@ -1,38 +1,129 @@
-// cache_store: one wave rotates, quantizes and packs the K and V of one token and kv head into its slot.
+// cache_store: a team of lanes rotates, quantizes and packs the K and V of one token and kv head into its slot.
 #pragma once
 
 #include "octave/device.h"
 #include "octave/encoder.h"
-#include "octave/vector.h"
+#include "octave/team.h"
 
 namespace octave {
 
-template <class Format, int kCount>
-OCTAVE_DEVICE void encode_key(const float (&x)[kCount], uint32_t* slot) {
-  constexpr int kLanes = Format::kKBlockSize / kCount;
-  const int dim = lane_index() * kCount;
-  const bool rotary = dim < Format::kRotaryDims;
-  const auto block = encode_block<Format, kLanes>(x, rotary);
-  if (rotary) {
-    pack4(block.codes, dim, slot + Format::kKRotaryOffset / 4);
-  } else {
-    pack3(block.codes, dim - Format::kRotaryDims, slot + Format::kKRestOffset / 4, slot + Format::kKRestHighPlane / 4);
+// What follows from the format: how K and V lie in a team, and the team's LDS: tables of thresholds, then the slot.
+template <class Format>
+struct StorePlan {
+  static_assert(Format::kVBlockSize == Format::kHeadSize, "a team rotates the whole head with one transform");
+  static_assert(Format::kVScaleOffset == Format::kKScaleOffset + 2 * Format::kKBlocks);
+  using Key = Coding<Part<Format::kHeadSize, Format::kKBlockSize>, Format::kRotaryDims / Format::kKBlockSize>;
+  using Value = Coding<Part<Format::kHeadSize, Format::kHeadSize>, Format::kVBits == 4>;
+  static constexpr int kLanes = kTeam<Format::kHeadSize>;
+  static constexpr int kTokens = kWaveSize / kLanes;  // of a wave
+  static constexpr int kSlotWords = Format::kSlotBytes / 4;
+  static constexpr int kScaleWord = Format::kKScaleOffset / 4;
+  static_assert(kSlotWords <= kScaleWord + kLanes, "each lane clears a word of the scales and the padding");
+  static constexpr int kTableBytes = (Key::kRows + Value::kRows) * kRowBytes;
+  static constexpr int kTeamBytes = kTableBytes + (4 * (kScaleWord + kLanes) + 7) / 8 * 8;
+  // Lane s of each four works out the scalars of its block in set s of K; the lanes that are left, V's.
+  static constexpr bool kLanesLeft = Key::kSets < 4;
+};
+
+// Which block's scalars a lane works out.
+template <class Format>
+struct Role {
+  using Key = typename StorePlan<Format>::Key;
+  using Value = typename StorePlan<Format>::Value;
+  int set;
+  bool value;
+  bool four_bits;
+
+  OCTAVE_MEMBER explicit Role(int place) : set(lane_index() % 4), value(set >= Key::kSets) {
+    four_bits = Value::four_bits(0, place);
+#pragma unroll
+    for (int s = 0; s < Key::kSets; ++s) four_bits = set == s ? Key::four_bits(s, place) : four_bits;
   }
-  auto* scales = reinterpret_cast<_Float16*>(slot) + Format::kKScaleOffset / 2;
-  if (lane_index() % kLanes == 0) scales[dim / Format::kKBlockSize] = block.scale;
+  OCTAVE_MEMBER float pick(const float (&key)[Key::kSets], float of_value) const {
+    float picked = of_value;
+#pragma unroll
+    for (int s = 0; s < Key::kSets; ++s) picked = set == s ? key[s] : picked;
+    return picked;
+  }
+  OCTAVE_MEMBER float pick(float key, float of_value) const { return value ? of_value : key; }
+};
+
+// team · stride without a multiplication of 64 bits.
+template <int kTeams>
+OCTAVE_DEVICE int64_t team_stride(int team, int64_t stride) {
+  int64_t sum = 0;
+#pragma unroll
+  for (int bit = 1; bit < kTeams; bit *= 2) sum += team & bit ? bit * stride : 0;
+  return sum;
 }
 
-template <class Format, int kCount>
-OCTAVE_DEVICE void encode_value(const float (&x)[kCount], uint32_t* slot) {
-  const int dim = lane_index() * kCount;
-  const auto block = encode_block<Format, kWaveSize>(x, Format::kVBits == 4);
-  if constexpr (Format::kVBits == 4) {
-    pack4(block.codes, dim, slot + Format::kVOffset / 4);
-  } else {
-    pack3(block.codes, dim, slot + Format::kVOffset / 4, slot + Format::kVHighPlane / 4);
+// Rotated K and V of a lane into the team's slot in LDS.
+template <class Format, class Scalar>
+OCTAVE_DEVICE void encode_slot(const float2 (&k)[StorePlan<Format>::Key::kPairs],
+                               const float2 (&v)[StorePlan<Format>::Value::kPairs], int place, uint32_t tables) {
+  using Plan = StorePlan<Format>;
+  using Key = typename Plan::Key;
+  using Value = typename Plan::Value;
+  constexpr float kKeyGain = kGain<Key, Scalar>;
+  constexpr float kValueGain = kGain<Value, Scalar>;
+  constexpr bool kUnderflow = !kIsHalf<Scalar>;
+  const uint32_t slot = tables + Plan::kTableBytes;
+  local_store(slot + 4 * (Plan::kScaleWord + place), 0u);  // the padding, too
+
+  const Role<Format> role(place);
+  schedule_barrier();
+  float k_sums[Key::kSets], v_sums[1];
+  float2 k_terms[Key::kPairs], v_terms[Value::kPairs];
+#pragma unroll
+  for (int i = 0; i < Key::kPairs; ++i) k_terms[i] = k[i] * k[i];
+#pragma unroll
+  for (int i = 0; i < Value::kPairs; ++i) v_terms[i] = v[i] * v[i];
+  team_sums<Key>(k_terms, k_sums);
+  team_sums<Value>(v_terms, v_sums);
+  const auto block =
+      block_scalars<Format>(role.pick(k_sums, v_sums[0]), role.pick(1.0f / Key::kBlock, 1.0f / Value::kBlock),
+                            role.pick(kLeastRms * kKeyGain, kLeastRms * kValueGain), role.four_bits);
+  auto v_block = block;
+  if constexpr (!Plan::kLanesLeft) {
+    v_block = block_scalars<Format>(v_sums[0], 1.0f / Value::kBlock, kLeastRms * kValueGain, Format::kVBits == 4);
   }
-  auto* scales = reinterpret_cast<_Float16*>(slot) + Format::kVScaleOffset / 2;
-  if (lane_index() == 0) scales[0] = block.scale;
+
+  QuantizerOf<Key> k_quantizer;
+  QuantizerOf<Value> v_quantizer;
+  for_sets<Key>([&](auto set) {
+    constexpr int s = decltype(set)::value;
+    k_quantizer.template set<s>(place, from_quad<s>(block.guess), tables);
+    write_table<Format, Key, kUnderflow>(s, place, from_quad<s>(block.rms), from_quad<s>(block.underflow),
+                                         k_quantizer.table[s]);
+  });
+  v_quantizer.template set<0>(place, from_quad<3>(v_block.guess), tables + Key::kRows * kRowBytes);
+  write_table<Format, Value, kUnderflow>(0, place, from_quad<3>(v_block.rms), from_quad<3>(v_block.underflow),
+                                         v_quantizer.table[0]);
+  wave_fence();
+
+  uint32_t k_codes[Key::kElements], v_codes[Value::kElements];
+  quantize<Key>(k, k_quantizer, k_codes, k_terms);
+  quantize<Value>(v, v_quantizer, v_codes, v_terms);
+  team_sums<Key>(k_terms, k_sums);
+  team_sums<Value>(v_terms, v_sums);
+  const uint32_t scales = slot + Format::kKScaleOffset;
+  const int block_number = role.value ? Format::kKBlocks : role.set * Key::kBlocksOfSet + place / Key::kLanes;
+  local_store(scales + 2 * block_number,
+              block_scale(block.sum_of_squares, role.pick(k_sums, v_sums[0]),
+                          role.pick(Format::kLutOne / kKeyGain, Format::kLutOne / kValueGain)));
+  if constexpr (!Plan::kLanesLeft) {
+    local_store(scales + 2 * Format::kKBlocks,
+                block_scale(v_block.sum_of_squares, v_sums[0], Format::kLutOne / kValueGain));
+  }
+
+#pragma unroll
+  for (int s = 0; s < Key::kSets; ++s) {
+    // The planes begin behind the rotary dims.
+    pack<Key>(k_codes + s * Key::kInLane, s, place, slot + Format::kKRotaryOffset,
+              slot + Format::kKRestOffset - Format::kRotaryDims / 4,
+              slot + Format::kKRestHighPlane - Format::kRotaryDims / 8);
+  }
+  pack<Value>(v_codes, 0, place, slot + Format::kVOffset, slot + Format::kVOffset, slot + Format::kVHighPlane);
 }
 
 template <class Format, int kWaves, class Scalar>
@@ -41,35 +132,41 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
                                int64_t key_head_stride, int64_t value_token_stride, int64_t value_head_stride,
                                int64_t cache_block_stride, int64_t cache_head_stride, int64_t cache_row_stride,
                                int32_t num_tokens, int32_t block_size) {
-  constexpr int kWords = Format::kSlotBytes / 4;
-  constexpr int kCount = kElements<Format::kHeadSize>;
-  static_assert(Format::kVBlockSize == Format::kHeadSize, "a wave rotates the whole head with one transform");
-  __shared__ uint32_t slots[kWaves][kWords];
+  using Plan = StorePlan<Format>;
+  using Key = typename Plan::Key;
+  using Value = typename Plan::Value;
+  __shared__ __attribute__((aligned(16))) uint8_t shared[kWaves * Plan::kTokens][Plan::kTeamBytes];
 
-  const int64_t token = static_cast<int64_t>(workgroup_x()) * kWaves + wave_index();
+  const int64_t first = (static_cast<int64_t>(workgroup_x()) * kWaves + wave_index()) * Plan::kTokens;
   const int64_t head = workgroup_y();
-  if (token >= num_tokens) return;
-  const int64_t index = slot_mapping[token];
+  const int team = lane_index() / Plan::kLanes;
+  if (team >= static_cast<int32_t>(num_tokens - first)) return;
+  const int64_t index = slot_mapping[first + team];
   if (index < 0) return;
-  uint32_t* slot = slots[wave_index()];
+  const int place = team_place<Plan::kLanes>();
 
-  // The scale words cover the padding behind the scales too.
-  for (int i = Format::kKScaleOffset / 4 + lane_index(); i < kWords; i += kWaveSize) slot[i] = 0;
+  const Scalar* keys = key + first * key_token_stride + head * key_head_stride;
+  const Scalar* values = value + first * value_token_stride + head * value_head_stride;
+  const auto raw_k = load_raw<Key>(keys + team_stride<Plan::kTokens>(team, key_token_stride), k_signs, place);
+  const auto raw_v = load_raw<Value>(values + team_stride<Plan::kTokens>(team, value_token_stride), v_signs, place);
+  schedule_barrier();
+  float2 k[Key::kPairs], v[Value::kPairs];
+  rotate_raw<Key, Scalar>(raw_k, place, k);
+  rotate_raw<Value, Scalar>(raw_v, place, v);
+  const uint32_t tables = local_address(shared[wave_index() * Plan::kTokens]) + team * Plan::kTeamBytes;
+  encode_slot<Format, Scalar>(k, v, place, tables);
   wave_fence();
 
-  float x[kCount];
-  load_vector(key + token * key_token_stride + head * key_head_stride, x);
-  rotate_forward<Format::kKBlockSize>(k_signs, x);
-  encode_key<Format>(x, slot);
-  load_vector(value + token * value_token_stride + head * value_head_stride, x);
-  rotate_forward<Format::kHeadSize>(v_signs, x);
-  encode_value<Format>(x, slot);
-  wave_fence();
-
-  const int64_t offset =
-      index / block_size * cache_block_stride + head * cache_head_stride + index % block_size * cache_row_stride;
-  for (int i = lane_index(); i < kWords; i += kWaveSize) {
-    __builtin_memcpy(__builtin_assume_aligned(cache + offset + 4 * i, 4), &slot[i], 4);
+  // A cache has fewer than 2^32 blocks.
+  const auto block = static_cast<uint32_t>(static_cast<uint64_t>(index) / static_cast<uint32_t>(block_size));
+  const uint32_t row = static_cast<uint32_t>(index) - block * block_size;
+  uint8_t* target = cache + block * cache_block_stride + head * cache_head_stride + row * cache_row_stride;
+#pragma unroll
+  for (int i = 0; i < Plan::kSlotWords; i += Plan::kLanes) {
+    const int word = i + lane_index() % Plan::kLanes;
+    if (word >= Plan::kSlotWords) break;
+    const auto data = local_load<uint32_t>(tables + Plan::kTableBytes + 4 * word);
+    __builtin_memcpy(__builtin_assume_aligned(target + 4 * word, 4), &data, 4);
   }
 }
 
