@@ -10,7 +10,7 @@ from octave_gen.kernels.base import (
     Extent,
     KernelKind,
     pointer,
-    portable_wave_per_row,
+    portable_tier,
 )
 
 ARGUMENTS = (
@@ -39,7 +39,7 @@ KIND = KernelKind(
     purpose="rotate, quantize and pack new K and V into their slots",
     fields=("cache_dtype", "rotary_dims"),
     tiers=(
-        portable_wave_per_row(
+        portable_tier(
             "store_portable.hip.j2", ARGUMENTS, Extent("tokens", WAVES_PER_WORKGROUP), Extent("kv_heads")
         ),
     ),

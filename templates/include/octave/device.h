@@ -8,6 +8,7 @@ using uint16_t = __UINT16_TYPE__;
 using int32_t = __INT32_TYPE__;
 using uint32_t = __UINT32_TYPE__;
 using int64_t = __INT64_TYPE__;
+using uint64_t = __UINT64_TYPE__;
 
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
