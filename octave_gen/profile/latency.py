@@ -8,6 +8,7 @@ as it says. Other waves, caches, bank conflicts and the fetch of instructions ar
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -166,10 +167,7 @@ class LoneWaveEstimate:
 
 
 def estimate(
-    kernel: Kernel,
-    code_object: isa.CodeObject,
-    latency: float = MEMORY_LATENCY,
-    lengths: tuple[int, int] | None = None,
+    kernel: Kernel, code_object: isa.CodeObject, latency: float = MEMORY_LATENCY
 ) -> LoneWaveEstimate | None:
     """By difference of two lengths, for kernels whose waves loop over their work; None for the others.
 
@@ -179,8 +177,12 @@ def estimate(
     kind, arch = kernel.variant.kind.name, kernel.variant.arch
     if kind not in ("decode", "reduce"):
         return None
-    shorter, longer = lengths or METHODS[kind].lengths
     waves = kernel.variant.geometry.threads // arch.wave_size
+    shorter, longer = METHODS[kind].lengths
+    if kind == "decode":
+        # Whole tiles for each wave.
+        shorter = math.lcm(shorter, TILE * waves)
+        longer = 2 * shorter
     few, many = (_wave_clocks(kernel, code_object, length, latency) for length in (shorter, longer))
     rate = (many - few) / (longer - shorter)
     per = TILE * waves if kind == "decode" else 1
