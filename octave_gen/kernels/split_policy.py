@@ -99,7 +99,11 @@ class Problem:
         """
         units, filled = self.attend.units, self.chip.places / self.workgroups
         resident = self.chip.resident(self.attend)
-        counts = [*_SMALL, *(int(filled * n) for n in range(1, resident)), *(int(filled * resident * n) for n in _ROUNDS)]
+        counts = [
+            *_SMALL,
+            *(int(filled * n) for n in range(1, resident)),
+            *(int(filled * resident * n) for n in _ROUNDS),
+        ]
         most = max(1, min(MAX_KV_SPLITS, -(-self.context // SPLIT_GRANULE)))
         passes = {-(-self.context // (min(max(count, 1), most) * units)) for count in counts} | {1, 2}
         fewest = {min(most, -(-self.context // (units * n))) for n in passes if n}
@@ -110,6 +114,22 @@ class Problem:
         times = {splits: self.clocks(splits) for splits in self.candidates()}
         enough = min(times.values()) / NEAR
         return min(splits for splits, clocks in times.items() if clocks <= enough)
+
+
+def _chip_and_dtype(where: str, arch: str, fmt: int, max_context: int, **counts: int) -> tuple[Arch, str]:
+    """The chip, and the cache dtype of ``fmt``; raises OctaveError naming everything that no launch has."""
+    chip = archs.get(archs.parse_target_id(arch).arch)
+    wrong = [f"{name} {count}" for name, count in counts.items() if count < 1]
+    if max_context < 0:
+        wrong.append(f"max_context {max_context}")
+    if counts["kv_heads"] >= 1 and counts["q_heads"] % counts["kv_heads"]:
+        wrong.append(f"{counts['q_heads']} query heads on {counts['kv_heads']} kv heads")
+    dtype = next((name for name, one in CACHE_DTYPES.items() if one.fmt == fmt), None)
+    if dtype is None:
+        wrong.append(f"fmt {fmt}")
+    if wrong or dtype is None:
+        raise wrong_request(f"no launch has {', '.join(wrong)}", where=where)
+    return chip, dtype
 
 
 def decode_tier(chip: Arch, shape: Shape) -> str:
@@ -135,27 +155,20 @@ def decode_problem(
     tier: str | None = None,
 ) -> Problem:
     """What :func:`kv_splits` minimises; its arguments."""
-    chip = archs.get(archs.parse_target_id(arch).arch)
-    dtype = next((name for name, one in CACHE_DTYPES.items() if one.fmt == fmt), None)
     tokens = query_group if queries is None else queries
-    counts = {
-        "batch": batch,
-        "kv_heads": kv_heads,
-        "q_heads": q_heads,
-        "head_size": head_size,
-        "slot_bytes": slot_bytes,
-        "query_group": query_group,
-        "queries": tokens,
-    }
-    wrong = [f"{name} {count}" for name, count in counts.items() if count < 1]
-    if dtype is None:
-        wrong.append(f"fmt {fmt}")
-    if max_context < 0:
-        wrong.append(f"max_context {max_context}")
-    if kv_heads >= 1 and q_heads % kv_heads:
-        wrong.append(f"{q_heads} query heads on {kv_heads} kv heads")
-    if wrong or dtype is None:
-        raise wrong_request(f"no decode has {', '.join(wrong)}", where="kv_splits")
+    chip, dtype = _chip_and_dtype(
+        "kv_splits",
+        arch,
+        fmt,
+        max_context,
+        batch=batch,
+        kv_heads=kv_heads,
+        q_heads=q_heads,
+        head_size=head_size,
+        slot_bytes=slot_bytes,
+        query_group=query_group,
+        queries=tokens,
+    )
     group = q_heads // kv_heads
     if tier is None:
         tier = decode_tier(chip, Shape("octave", head_size, "f16", dtype, None, group, query_group))
@@ -206,5 +219,80 @@ def kv_splits(
         max_context=max_context,
         query_group=query_group,
         queries=queries,
+        tier=tier,
+    ).best()
+
+
+def prefix_problem(
+    arch: str,
+    *,
+    batch: int,
+    kv_heads: int,
+    q_heads: int,
+    head_size: int,
+    slot_bytes: int,
+    fmt: int,
+    max_query_len: int,
+    max_context: int,
+    tier: str | None = None,
+) -> Problem:
+    """What :func:`prefix_splits` minimises; its arguments. The workgroups of the chunk's kernel merge the partials."""
+    chip, dtype = _chip_and_dtype(
+        "prefix_splits",
+        arch,
+        fmt,
+        max_context,
+        batch=batch,
+        kv_heads=kv_heads,
+        q_heads=q_heads,
+        head_size=head_size,
+        slot_bytes=slot_bytes,
+        max_query_len=max_query_len,
+    )
+    tier = tier or next((name for name in chip.tiers if name != PORTABLE), PORTABLE)
+    rows = max_query_len * (q_heads // kv_heads)
+    attend = launch_costs("prefill_prefix", chip.name, tier, head_size, dtype, 1)
+    merge = launch_costs("prefill_chunk", chip.name, tier, head_size, dtype, 1)
+    workgroups = batch * kv_heads * -(-rows // attend.rows)
+    return Problem(
+        chip=Chip.of(chip),
+        attend=attend,
+        merge=merge,
+        workgroups=workgroups,
+        vectors=batch * kv_heads * -(-rows // merge.rows),
+        context=max_context,
+        kv_bytes=workgroups * max_context * slot_bytes,
+        partial_bytes=4 * batch * kv_heads * rows * (head_size + PARTIAL_EXTRA),
+    )
+
+
+def prefix_splits(
+    arch: str,
+    *,
+    batch: int,
+    kv_heads: int,
+    q_heads: int,
+    head_size: int,
+    slot_bytes: int,
+    fmt: int,
+    max_query_len: int,
+    max_context: int,
+    tier: str | None = None,
+) -> int:
+    """The number of KV splits of the prefix for which prefill takes the least modelled time, 1 to ``MAX_KV_SPLITS``.
+
+    max_query_len: of the chunks, as prefill gets it; max_context: tokens that no request has more of in the cache;
+    tier: default: the chip's first besides the portable one. The rest as in :func:`kv_splits`, what it promises too.
+    """
+    return prefix_problem(
+        arch,
+        batch=batch,
+        kv_heads=kv_heads,
+        q_heads=q_heads,
+        head_size=head_size,
+        slot_bytes=slot_bytes,
+        fmt=fmt,
+        max_query_len=max_query_len,
+        max_context=max_context,
         tier=tier,
     ).best()

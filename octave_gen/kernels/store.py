@@ -39,8 +39,6 @@ KIND = KernelKind(
     purpose="rotate, quantize and pack new K and V into their slots",
     fields=("cache_dtype", "rotary_dims"),
     tiers=(
-        portable_tier(
-            "store_portable.hip.j2", ARGUMENTS, Extent("tokens", WAVES_PER_WORKGROUP), Extent("kv_heads")
-        ),
+        portable_tier("store_portable.hip.j2", ARGUMENTS, Extent("tokens", WAVES_PER_WORKGROUP), Extent("kv_heads")),
     ),
 )

@@ -166,9 +166,7 @@ class LoneWaveEstimate:
     latency: float
 
 
-def estimate(
-    kernel: Kernel, code_object: isa.CodeObject, latency: float = MEMORY_LATENCY
-) -> LoneWaveEstimate | None:
+def estimate(kernel: Kernel, code_object: isa.CodeObject, latency: float = MEMORY_LATENCY) -> LoneWaveEstimate | None:
     """By difference of two lengths, for kernels whose waves loop over their work; None for the others.
 
     decode: clocks for a tile of 16 tokens of the wave's own, so that a workgroup of n waves takes 16 * n tokens in that
