@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from octave_gen.errors import OctaveError
 
@@ -70,7 +71,8 @@ def _shown(value: str | float) -> str:
 
 def _parsed(line: dict[str, str]) -> LaunchCosts:
     types = {field.name: {"int": int, "float": float, "str": str}[str(field.type)] for field in fields(LaunchCosts)}
-    return LaunchCosts(**{name: types[name](text) for name, text in line.items()})  # type: ignore[arg-type]
+    values: dict[str, Any] = {name: types[name](text) for name, text in line.items()}
+    return LaunchCosts(**values)
 
 
 @cache

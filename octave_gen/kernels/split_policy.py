@@ -1,15 +1,16 @@
 """How many KV splits a context is cut into: the count for which the modelled time of decode and reduce is least.
 
-The model, in clocks of the chip. Workgroups are dealt evenly to the CUs (on gfx11 WGPs), each of which holds as many at
-a time as occupancy allows; a round of them takes the larger of what they keep the SIMDs busy for and of what one takes
-alone, when memory answers after 1000 clocks (``launch_costs``). The bytes of K and V come over HBM while the passes run,
-beside which nothing moves them: the launch takes what its rounds take, or the first prologue and those bytes, whichever
-is more. Then the fp32 partials are written and read once over HBM, and reduce merges them, by the same rules. Launch
-gaps, which do not depend on the splits, the caches and the efficiency of HBM are not in it.
+The model, in clocks of the chip. Workgroups are dealt evenly to the CUs (on gfx11 WGPs), each of which holds as many
+at a time as occupancy allows; a round of them takes the larger of what they keep the SIMDs busy for and of what one
+takes alone, when memory answers after 1000 clocks (``launch_costs``). K and V come over HBM while the passes run, so
+that a launch takes what its rounds take, or its first prologue and those bytes, whichever is more. Then the fp32
+partials are written and read once over HBM, and reduce merges them, by the same rules. Launch gaps, which do not depend
+on the splits, caches and the efficiency of HBM are not in it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from octave_gen import arch as archs
@@ -27,6 +28,7 @@ NEAR = 0.98
 _SMALL = (1, 2, 3, 4, 6, 9, 12)
 _ROUNDS = (1, 2, 3, 5, 8)
 """How often the chip is filled with workgroups."""
+_BALANCES = (0.5, 0.7, 1.0, 1.4)
 
 
 @dataclass(frozen=True)
@@ -93,21 +95,19 @@ class Problem:
         return max(busy, streamed) + empty + traffic + max(traffic, merging)
 
     def candidates(self) -> set[int]:
-        """Counts worth a look: the smallest, those that fill the chip, and those with the fewest passes of a split.
+        """Counts worth a look: small ones, those that fill the chip, and those that balance passes against the merge.
 
         Each is the fewest splits with as many passes.
         """
-        units, filled = self.attend.units, self.chip.places / self.workgroups
-        resident = self.chip.resident(self.attend)
-        counts = [
-            *_SMALL,
-            *(int(filled * n) for n in range(1, resident)),
-            *(int(filled * resident * n) for n in _ROUNDS),
-        ]
+        attend, merge, chip = self.attend, self.merge, self.chip
+        filled, resident = chip.places / self.workgroups, chip.resident(attend)
+        per_split = merge.pass_latency / merge.units + 2 * self.partial_bytes / chip.bytes_per_clock
+        balance = math.sqrt(self.context / attend.units * attend.pass_latency / per_split)
+        counts = [*_SMALL, *(int(filled * n) for n in range(1, resident))]
+        counts += [*(int(filled * resident * n) for n in _ROUNDS), *(int(balance * n) for n in _BALANCES)]
         most = max(1, min(MAX_KV_SPLITS, -(-self.context // SPLIT_GRANULE)))
-        passes = {-(-self.context // (min(max(count, 1), most) * units)) for count in counts} | {1, 2}
-        fewest = {min(most, -(-self.context // (units * n))) for n in passes if n}
-        return fewest or {1}
+        passes = {-(-self.context // (min(max(count, 1), most) * attend.units)) for count in counts} | {1, 2}
+        return {max(1, min(most, -(-self.context // (attend.units * n)))) for n in passes if n}
 
     def best(self) -> int:
         """The candidate with the least time; of those that are nearly as good, the smallest."""
@@ -261,7 +261,7 @@ def prefix_problem(
         workgroups=workgroups,
         vectors=batch * kv_heads * -(-rows // merge.rows),
         context=max_context,
-        kv_bytes=workgroups * max_context * slot_bytes,
+        kv_bytes=batch * kv_heads * max_context * slot_bytes,
         partial_bytes=4 * batch * kv_heads * rows * (head_size + PARTIAL_EXTRA),
     )
 

@@ -1,9 +1,9 @@
 """How long one wave takes that has its SIMD to itself: its instructions one after another, with what they wait for.
 
-An in-order estimate, not timing. Each instruction issues after the one before it (``arch.LoneWave.slot``, or for as long
-as it keeps the SIMD), when the vector, scalar and matrix results that it reads are there. Loads from memory come back
-a fixed number of clocks after their issue, LDS after ``LoneWave.lds``; ``s_waitcnt`` waits until as few are on the way
-as it says. Other waves, caches, bank conflicts and the fetch of instructions are not in it.
+An in-order estimate, not timing. Each instruction issues after the one before it (``arch.LoneWave.slot``, or for as
+long as it keeps the SIMD), when the vector, scalar and matrix results that it reads are there. Loads from memory come
+back a fixed number of clocks after their issue, LDS after ``LoneWave.lds``; ``s_waitcnt`` waits until as few are on the
+way as it says. Other waves, caches, bank conflicts and the fetch of instructions are not in it.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def compare(problem: Problem, batch: int) -> Row:
 
 def table(rows: Sequence[Row]) -> str:
     heads = ("context", "batch", "chosen", "best", "ratio", "share", f"share at {DEFAULT_SPLITS}", "public kernel")
-    lines = [heads]
+    lines: list[tuple[str, ...]] = [heads]
     for row in rows:
         shares = (row.share, row.share_at_default, row.share_of_public)
         words = ("-" if one is None else f"{100 * one:.0f}%" for one in shares)
