@@ -163,10 +163,10 @@ class LoneWaveEstimate:
     each: float
     launch: float
     per: int
-    latency: float
+    latency: int
 
 
-def estimate(kernel: Kernel, code_object: isa.CodeObject, latency: float = MEMORY_LATENCY) -> LoneWaveEstimate | None:
+def estimate(kernel: Kernel, code_object: isa.CodeObject, latency: int = MEMORY_LATENCY) -> LoneWaveEstimate | None:
     """By difference of two lengths, for kernels whose waves loop over their work; None for the others.
 
     decode: clocks for a tile of 16 tokens of the wave's own, so that a workgroup of n waves takes 16 * n tokens in that
@@ -187,7 +187,7 @@ def estimate(kernel: Kernel, code_object: isa.CodeObject, latency: float = MEMOR
     return LoneWaveEstimate(rate * per, few - rate * shorter, TILE if kind == "decode" else 1, latency)
 
 
-def _wave_clocks(kernel: Kernel, code_object: isa.CodeObject, length: int, latency: float) -> float:
+def _wave_clocks(kernel: Kernel, code_object: isa.CodeObject, length: int, latency: int) -> float:
     workload = METHODS[kernel.variant.kind.name].workload(kernel.subject, length)
     trace = isa.WaveTrace()
     interpreter = Interpreter(isa.Options(check_races=False, watch=trace))
