@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -182,3 +183,11 @@ def test_long_chunks_are_not_split() -> None:
     given = {**DECODE, "max_context": 131072, "tier": "mfma"}
     assert prefix_splits("gfx942", **given, max_query_len=1) > 30
     assert prefix_splits("gfx942", **given, max_query_len=32768) <= 2
+
+
+def test_the_worked_example_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "ops.md").read_text()
+    example = page.split("```python\nfrom octave_gen.ops import kv_splits", 1)[1].split("```", 1)[0]
+    names: dict[str, int] = {}
+    exec("from octave_gen.ops import kv_splits" + example, names)
+    assert names["splits"] > 1

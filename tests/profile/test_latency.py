@@ -114,10 +114,9 @@ def small_kernels(
     return {kernel.variant.kind.name: kernel for kernel in found}
 
 
+@pytest.mark.parametrize("small_kernels", ["gfx942"], indirect=True)
 def test_a_lone_wave_takes_its_issue_and_what_it_waits_for(small_kernels: dict[str, Kernel]) -> None:
     kernel = small_kernels["decode"]
-    if kernel.variant.arch.name != "gfx942":
-        return  # the same code, and slow to interpret
     code_object = isa.load(kernel.code_object)
     (counted,) = profiles([kernel], progress=lambda line: None)
     quick, slow = (estimate(kernel, code_object, latency) for latency in (0, LATENCY))
