@@ -133,7 +133,7 @@ def _chip_and_dtype(where: str, arch: str, fmt: int, max_context: int, **counts:
 
 
 def decode_tier(chip: Arch, shape: Shape) -> str:
-    """The tier that decode takes for a shape: the chip's first that holds it other than the portable one, or that."""
+    """The chip's first tier that holds a shape and is not the portable one, or that."""
     for tier in decode.KIND.tiers_on(chip):
         if tier.name != PORTABLE and tier.refuse(shape, chip) is None:
             return tier.name
@@ -170,12 +170,18 @@ def decode_problem(
         queries=tokens,
     )
     group = q_heads // kv_heads
-    if tier is None:
-        tier = decode_tier(chip, Shape("octave", head_size, "f16", dtype, None, group, query_group))
-    groups = batch * -(-tokens // query_group)
+    shape = Shape("octave", head_size, "f16", dtype, None, group, query_group)
+    kernel = decode.KIND.tier(tier or decode_tier(chip, shape))
+    reason = kernel.refuse(shape, chip)
+    if reason:
+        raise wrong_request(reason, where="kv_splits")
+    # A tier may share a group out over several workgroups; those without a query do nothing.
+    served = kernel.geometry(shape, chip).grid[0].per_workgroup
+    whole, rest = divmod(tokens, query_group)
+    groups = batch * (whole * -(-query_group // served) + -(-rest // served))
     return Problem(
         chip=Chip.of(chip),
-        attend=launch_costs("decode", chip.name, tier, head_size, dtype, group * query_group),
+        attend=launch_costs("decode", chip.name, kernel.name, head_size, dtype, group * served),
         merge=launch_costs("reduce", chip.name, PORTABLE, head_size, dtype, 1),
         workgroups=groups * kv_heads,
         vectors=batch * tokens * q_heads,
@@ -203,10 +209,11 @@ def kv_splits(
 
     arch: of the GPU, such as ``gfx942``; batch: requests; slot_bytes, fmt: of the cache; max_context: tokens that no
     request has more of; query_group: as decode gets it; queries: query tokens of a request (default: query_group);
-    tier: of decode (default: the one that it takes). Nothing else decides: the same arguments give the same number, and
-    so bitwise the same results. A bound above the contexts costs empty splits and changes results within rounding.
+    tier: ``portable``, or the chip's matrix tier (default: that, where it holds the shape). Nothing else decides: the
+    same arguments give the same number, and so bitwise the same results. A bound above the contexts costs empty splits
+    and changes results within rounding.
 
-    Raises OctaveError for an arch, a fmt or counts that no decode has, and for a tier that was not counted.
+    Raises OctaveError for what no decode has, and for a tier that does not hold the shape or was not counted.
     """
     return decode_problem(
         arch,

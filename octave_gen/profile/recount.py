@@ -24,7 +24,9 @@ PORTABLE_DTYPE = "octave_k3v3"
 
 def rows_of(variant: Variant) -> int:
     """Query vectors that a workgroup of the variant serves."""
-    return (variant.shape.gqa_group or 1) * (variant.shape.query_group or 1)
+    if variant.kind.name != "decode":
+        return 1
+    return (variant.shape.gqa_group or 1) * variant.geometry.grid[0].per_workgroup
 
 
 def units_of(variant: Variant) -> int:

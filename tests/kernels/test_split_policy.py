@@ -145,15 +145,29 @@ def test_everything_that_no_decode_has_is_named() -> None:
 
 
 def test_a_tier_that_was_not_counted_is_an_error() -> None:
-    with pytest.raises(OctaveError, match="the wide tier of decode was not counted on gfx942 for octave_k3v4"):
+    with pytest.raises(OctaveError, match="the mfma tier of decode was not counted on gfx1100 for octave_k3v4"):
+        kv_splits("gfx1100", **DECODE, max_context=8192, tier="mfma")
+    with pytest.raises(OctaveError, match="decode has no tier 'wide'"):
         kv_splits("gfx942", **DECODE, max_context=8192, tier="wide")
+
+
+def test_a_tier_that_does_not_hold_the_shape_says_why() -> None:
+    with pytest.raises(OctaveError, match="up to 64, not 96"):
+        kv_splits("gfx942", **{**DECODE, "q_heads": 48}, max_context=8192, query_group=4, tier="portable")
 
 
 def test_the_matrix_tier_is_taken_where_it_holds_the_shape() -> None:
     chip = replace(ARCHS["gfx942"], tiers=("portable", "mfma"))
-    narrow, wide = (Shape("octave", 256, "f16", "octave_k3v4", 64, group, 4) for group in (8, 16))
-    assert [decode_tier(chip, shape) for shape in (narrow, wide)] == ["mfma", "portable"]
-    assert decode_tier(replace(chip, tiers=("portable",)), narrow) == "portable"
+    held, other = (Shape("octave", head_size, "f16", "octave_k3v4", 64, 6, 4) for head_size in (256, 512))
+    assert [decode_tier(chip, shape) for shape in (held, other)] == ["mfma", "portable"]
+    assert decode_tier(replace(chip, tiers=("portable",)), held) == "portable"
+
+
+def test_a_group_may_be_shared_out() -> None:
+    """16 query heads on each kv head: a workgroup of the mfma tier holds 2 of 4 query tokens, and 3 take 2 of them."""
+    wide = {**DECODE, "q_heads": 32, "query_group": 4, "max_context": 8192, "tier": "mfma"}
+    assert [decode_problem("gfx942", **wide, queries=n).workgroups for n in (1, 2, 3, 4, 5)] == [2, 2, 4, 4, 6]
+    assert decode_problem("gfx942", **wide).attend.rows == 32
 
 
 PREFIX = LaunchCosts("prefill_prefix", "gfx942", "mfma", 256, "octave_k3v4", 128, 4, 1, 16, 8000, 960, 20000, 1500)
