@@ -33,6 +33,7 @@ that do not fit, and a kernel that is not there, raise ``octave_gen.errors.Octav
 from __future__ import annotations
 
 from octave_gen.formats.octave.rotation import sign_tensor
+from octave_gen.kernels.split_policy import kv_splits, prefix_splits
 from octave_gen.kernels.splits import MAX_KV_SPLITS, workspace_bytes, workspace_shape
 from octave_gen.runtime.metadata import QueryGroups, QueryMaps, group_capacity, map_capacity
 from octave_gen.runtime.registration import register
@@ -42,7 +43,9 @@ __all__ = [
     "QueryGroups",
     "QueryMaps",
     "group_capacity",
+    "kv_splits",
     "map_capacity",
+    "prefix_splits",
     "sign_tensor",
     "workspace_bytes",
     "workspace_shape",

@@ -1,7 +1,7 @@
 """The chips: their figures, the chips that are refused and why, target ids, and the layouts of matrix instructions."""
 
 from octave_gen.arch.chips import ARCHS, UNSUPPORTED, Arch, Evidence, get, refusal
-from octave_gen.arch.costs import QUARTER_RATE_MULTIPLIES, IssueCosts
+from octave_gen.arch.costs import QUARTER_RATE_MULTIPLIES, IssueCosts, LoneWave
 from octave_gen.arch.layouts import MATRIX_LAYOUTS, MatrixLayout
 from octave_gen.arch.target import TargetId, parse_target_id
 
@@ -13,6 +13,7 @@ __all__ = [
     "Arch",
     "Evidence",
     "IssueCosts",
+    "LoneWave",
     "MatrixLayout",
     "TargetId",
     "get",

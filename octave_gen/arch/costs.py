@@ -17,14 +17,64 @@ QUARTER_RATE_MULTIPLIES = frozenset({"v_mul_lo_u32", "v_mul_hi_u32", "v_mul_hi_i
 
 
 @dataclass(frozen=True)
+class LoneWave:
+    """When a wave that has its SIMD to itself can go on; clocks.
+
+    slot: from one of its instructions to the next. From the issue of an instruction to that of one that reads its
+    result: vector, transcendental, multiply (32-bit integer), scalar; matrix and accumulate (into the same registers)
+    come on top of the matrix instruction's own clocks. lds: until LDS has answered. branch: a taken one.
+    """
+
+    slot: int
+    vector: int
+    transcendental: int
+    multiply: int
+    scalar: int
+    matrix: int
+    accumulate: int
+    lds: int
+    branch: int
+
+
+CDNA3_LONE_WAVE = LoneWave(
+    # LLVM's SISchedule.td (SIDPGFX940FullSpeedModel, in units of four clocks) and GCNHazardRecognizer (a matrix result
+    # is read passes + 3 slots later, or at once as the next accumulator). LDS: SISchedule.td says 2 to 64 slots; 16 is
+    # assumed.
+    slot=4,
+    vector=4,
+    transcendental=16,
+    multiply=16,
+    scalar=4,
+    matrix=12,
+    accumulate=0,
+    lds=64,
+    branch=32,
+)
+
+RDNA3_LONE_WAVE = LoneWave(
+    # LLVM's SISchedule.td (GFX11SpeedModel), but for LDS, where it says 20 and CDNA3's 64 are assumed. Of WMMA it says
+    # nothing: a result is assumed to come as late behind its last clock as another vector result.
+    slot=1,
+    vector=5,
+    transcendental=10,
+    multiply=8,
+    scalar=2,
+    matrix=5,
+    accumulate=0,
+    lds=64,
+    branch=32,
+)
+
+
+@dataclass(frozen=True)
 class IssueCosts:
     """The figures of one product, for waves of the arch's own size.
 
     valu: clocks of a vector instruction on its SIMD; quarter_rate: of a transcendental one or a 32-bit integer
     multiply; matrix_rate: multiplications and additions of a SIMD per clock, by the element of A and B;
     matrix_overlaps_valu: whether matrix and other vector instructions of different waves run side by side; lds_bytes:
-    per clock of a CU; memory_bandwidth: bytes per second; calibration: what the model's figures were held against, or
-    None.
+    per clock of a CU; memory_bandwidth: bytes per second; lone_wave: what keeps a single wave waiting; calibration:
+    what the model's figures were held against, or None.
     """
 
     product: str
@@ -37,6 +87,7 @@ class IssueCosts:
     matrix_rate: Mapping[str, int]
     matrix_overlaps_valu: bool
     lds_bytes: int
+    lone_wave: LoneWave
     calibration: str | None
 
     @property
@@ -61,6 +112,7 @@ MI300X = IssueCosts(
     matrix_rate={"f16": 512, "bf16": 512, "i8": 1024},
     matrix_overlaps_valu=True,
     lds_bytes=128,
+    lone_wave=CDNA3_LONE_WAVE,
     calibration=None,
 )
 
@@ -77,5 +129,6 @@ RX_7900_XTX = IssueCosts(
     matrix_rate={"f16": 256, "bf16": 256, "iu8": 256},
     matrix_overlaps_valu=False,
     lds_bytes=128,
+    lone_wave=RDNA3_LONE_WAVE,
     calibration="64.0 ms for the public Octave kernels' prefill of 2k tokens over 380k, published as 63.9 ms",
 )

@@ -47,6 +47,12 @@ def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     help="The two context lengths that decode and prefill's prefix are counted at. Multiples of 192 hold whole tiles. "
     "Default: 192,384.",
 )
+@click.option(
+    "--latency",
+    type=click.IntRange(min=0),
+    metavar="CLOCKS",
+    help="Also estimate how long a wave alone on its SIMD takes for a tile, when memory answers after CLOCKS.",
+)
 @json_option
 @click.option(
     "--budget", is_flag=True, help="Compare with the counted budgets of the specs; exit 1 if one is exceeded."
@@ -61,6 +67,7 @@ def command(
     spec_files: tuple[Path, ...],
     out: Path | None,
     tokens: tuple[int, int] | None,
+    latency: int | None,
     as_json: bool,
     budget: bool,
     html: Path | None,
@@ -84,9 +91,8 @@ def command(
         click.echo(line, err=True)
 
     chosen = _choose(name, archs, pattern, spec_files)
-    found = profiles(
-        kernels(chosen.selected, chosen.planned, out or paths.default_out()), tokens=tokens, progress=progress
-    )
+    built = kernels(chosen.selected, chosen.planned, out or paths.default_out())
+    found = profiles(built, tokens=tokens, latency=latency, progress=progress)
     click.echo(manifest.dump(table.data(found)) if as_json else table.table(found), nl=False)
     if html is not None:
         with files.explained("the page cannot be written", html, "name a file that can be written with --html"):

@@ -11,7 +11,8 @@ from octave_gen.isa.execute import execute
 from octave_gen.isa.faults import Place
 from octave_gen.isa.launch import Options
 from octave_gen.isa.memory import Memory, Region
-from octave_gen.isa.program import uncovered
+from octave_gen.isa.program import program_of, uncovered
+from octave_gen.isa.trace import WaveTrace
 
 __all__ = [
     "CLASSES",
@@ -24,8 +25,10 @@ __all__ = [
     "Options",
     "Place",
     "Region",
+    "WaveTrace",
     "execute",
     "load",
+    "program_of",
     "uncovered",
     "which",
 ]

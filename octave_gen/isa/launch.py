@@ -6,7 +6,7 @@ address goes on, and parts that reach the same address become one again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ class Options:
     check_races: bool = True
     relaxed_half_waves: bool = False
     lanes_per_chunk: int = 1 << 14
+    watch: Callable[[Batch, Block], None] | None = None
 
 
 @dataclass(eq=False)
@@ -63,6 +64,7 @@ class Runner:
         self._symbol = symbol
         self._entry = code_object.kernels[symbol].entry
         self._limit = options.step_limit
+        self._watch = options.watch
         self._executed: dict[Block, int] = {}
 
     def executed(self) -> dict[Instruction, tuple[str, int]]:
@@ -95,6 +97,8 @@ class Runner:
             block = self._block(batch)
             self._steps(batch, block)
             self._executed[block] = self._executed.get(block, 0) + batch.waves
+            if self._watch is not None:
+                self._watch(batch, block)
             batch.steps += len(block.instructions)
             if batch.steps > self._limit:
                 raise self._fault(

@@ -193,13 +193,15 @@ WAVES_PER_WORKGROUP = 4
 """Of the kernels that give each row to one wave."""
 
 
-def portable_wave_per_row(template: str, arguments: tuple[Argument, ...], *grid: Extent) -> Tier:
-    """The portable tier of a kind whose rows (slots, vectors, output rows) are one wave's work each."""
+def portable_tier(
+    template: str, arguments: tuple[Argument, ...], *grid: Extent, waves: int = WAVES_PER_WORKGROUP
+) -> Tier:
+    """The portable tier of a kind whose waves hold a row (slot, vector, output row) each."""
     return Tier(
         "portable",
         template,
         arguments,
-        geometry=lambda shape, arch: Geometry(WAVES_PER_WORKGROUP * arch.wave_size, grid),
-        constants=lambda shape, arch: {"waves": WAVES_PER_WORKGROUP},
+        geometry=lambda shape, arch: Geometry(waves * arch.wave_size, grid),
+        constants=lambda shape, arch: {"waves": waves},
         refuse=lambda shape, arch: power_of_two_head(shape),
     )

@@ -1,17 +1,22 @@
-"""reduce: merges decode's partials over the KV splits and applies the inverse V rotation; one wave per output row."""
+"""reduce: merges decode's partials over the KV splits and applies the inverse V rotation; one workgroup per output row.
+
+The waves of a workgroup share the splits, and each has several partials on the way at a time: a launch has few rows
+where a context is split most, and what it then takes is the latency of its loads.
+"""
 
 from __future__ import annotations
 
 from octave_gen.kernels.base import (
     I32,
     I64,
-    WAVES_PER_WORKGROUP,
     Argument,
     Extent,
     KernelKind,
     pointer,
-    portable_wave_per_row,
+    portable_tier,
 )
+
+WAVES = 8
 
 ARGUMENTS = (
     Argument("mid_o", pointer("const float*")),
@@ -22,7 +27,6 @@ ARGUMENTS = (
     Argument("mid_split_stride", I64),
     Argument("out_token_stride", I64),
     Argument("out_head_stride", I64),
-    Argument("num_heads", I32),
     Argument("num_kv_splits", I32),
 )
 """Strides in elements."""
@@ -33,9 +37,5 @@ KIND = KernelKind(
     op="decode",
     purpose="merge the partials of the KV splits and rotate the output back",
     fields=(),
-    tiers=(
-        portable_wave_per_row(
-            "reduce_portable.hip.j2", ARGUMENTS, Extent("queries"), Extent("heads", WAVES_PER_WORKGROUP)
-        ),
-    ),
+    tiers=(portable_tier("reduce_portable.hip.j2", ARGUMENTS, Extent("queries"), Extent("heads"), waves=WAVES),),
 )

@@ -10,7 +10,7 @@ from octave_gen.kernels.base import (
     Extent,
     KernelKind,
     pointer,
-    portable_wave_per_row,
+    portable_tier,
 )
 
 ARGUMENTS = (
@@ -30,9 +30,5 @@ KIND = KernelKind(
     op="rotate",
     purpose="rotate K, V or query vectors in place, forward or inverse",
     fields=(),
-    tiers=(
-        portable_wave_per_row(
-            "rotate_portable.hip.j2", ARGUMENTS, Extent("tokens", WAVES_PER_WORKGROUP), Extent("heads")
-        ),
-    ),
+    tiers=(portable_tier("rotate_portable.hip.j2", ARGUMENTS, Extent("tokens", WAVES_PER_WORKGROUP), Extent("heads")),),
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from octave_gen import isa
 from octave_gen.profile.built import Kernel
 from octave_gen.profile.counts import Counted, Counts, by_difference
+from octave_gen.profile.latency import LoneWaveEstimate, estimate
 from octave_gen.profile.model import Clocks, clocks
 from octave_gen.profile.workload import METHODS
 from octave_gen.spec.fields import WORK
@@ -17,12 +18,14 @@ from octave_gen.verify.executor import Interpreter, written
 
 @dataclass(frozen=True)
 class Profile:
-    """What one kernel takes for one unit of work."""
+    """What one kernel takes for one unit of work; ``alone``: a wave that has its SIMD to itself, where it was asked for
+    and the kernel loops over its work."""
 
     kernel: Kernel
     lengths: tuple[int, int]
     counted: Counted
     clocks: Clocks
+    alone: LoneWaveEstimate | None = None
 
     @property
     def name(self) -> str:
@@ -35,12 +38,16 @@ class Profile:
 
 
 def profiles(
-    kernels: Sequence[Kernel], *, tokens: tuple[int, int] | None = None, progress: Callable[[str], None]
+    kernels: Sequence[Kernel],
+    *,
+    tokens: tuple[int, int] | None = None,
+    latency: int | None = None,
+    progress: Callable[[str], None],
 ) -> list[Profile]:
     """The profile of each kernel, in order.
 
     tokens: the two context lengths that decode and prefill's prefix are counted at, the shorter first, at least 16
-    (default: of :data:`METHODS`).
+    (default: of :data:`METHODS`); latency: of memory, in clocks, for the estimate of a lone wave; None: there is none.
     """
     decoded: dict[bytes, isa.CodeObject] = {}
     made: list[Profile] = []
@@ -48,7 +55,9 @@ def profiles(
         begin = time.perf_counter()
         if kernel.code_object not in decoded:
             decoded = {kernel.code_object: isa.load(kernel.code_object)}
-        made.append(profile(kernel, decoded[kernel.code_object], tokens))
+        code_object = decoded[kernel.code_object]
+        found = profile(kernel, code_object, tokens)
+        made.append(found if latency is None else replace(found, alone=estimate(kernel, code_object, latency)))
         seconds = time.perf_counter() - begin
         progress(f"[{number}/{len(kernels)}] {kernel.variant.name} {seconds:.1f} s")
     return made

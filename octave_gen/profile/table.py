@@ -16,6 +16,12 @@ COLUMNS: Final = (
     *("hbm-clk", "valu-clk", "matrix-clk", "lds-clk", "share", "serial", "bound"),
     *("vgprs", "waves", "prologue"),
 )
+ALONE_COLUMNS: Final = ("alone", "alone-launch")
+ALONE_LEGEND: Final = (
+    "alone: clocks of a wave that has its SIMD to itself, for a tile of 16 tokens of its own (decode) or a split "
+    "(reduce), with what it waits for; alone-launch: its clocks besides; an in-order estimate with memory that answers "
+    "after {latency} clocks"
+)
 LEGEND: Final = (
     "for one unit of work (per): instructions of waves (trans is in valu), then clocks of one CU; share: of the HBM "
     "roofline; serial: without overlap of valu and matrix; waves: per SIMD; prologue: valu of a launch besides"
@@ -43,9 +49,15 @@ def percent(share: float) -> str:
 
 def table(profiles: Sequence[Profile]) -> str:
     """One line for each profile under a line of headings; lines of explanation begin with ``#``."""
-    rows = [("variant", *COLUMNS), *(_row(one) for one in profiles)]
+    estimates = [one.alone for one in profiles if one.alone is not None]
+    rows: list[tuple[str, ...]] = [("variant", *COLUMNS), *(_row(one) for one in profiles)]
+    if estimates:
+        rows[0] = (*rows[0], *ALONE_COLUMNS)
+        rows[1:] = [(*row, *_alone(one)) for row, one in zip(rows[1:], profiles, strict=True)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [f"# {STATEMENT}", f"# {LEGEND}"]
+    if estimates:
+        lines.append(f"# {ALONE_LEGEND.format(latency=estimates[0].latency)}")
     lines += [f"# {arch.name}, as {arch.costs.product}: {calibration(arch)}" for arch in archs_of(profiles)]
     for row in rows:
         cells = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
@@ -68,6 +80,10 @@ def _row(one: Profile) -> tuple[str, ...]:
         str(resources["occupancy"]),
         f"{one.counted.prologue.valu:.0f}",
     )
+
+
+def _alone(one: Profile) -> tuple[str, str]:
+    return (f"{one.alone.each:.0f}", f"{one.alone.launch:.0f}") if one.alone else ("-", "-")
 
 
 def data(profiles: Sequence[Profile]) -> dict[str, Any]:
@@ -97,6 +113,7 @@ def _data(one: Profile) -> dict[str, Any]:
         "counts": asdict(one.counted.each),
         "prologue": asdict(one.counted.prologue),
         "clocks": {**asdict(clocks), "issue": clocks.issue},
+        "alone": asdict(one.alone) if one.alone else None,
         "share": clocks.share,
         "share_without_overlap": clocks.share_without_overlap,
         "bound": clocks.bound,

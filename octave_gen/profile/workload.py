@@ -22,8 +22,6 @@ from octave_gen.runtime.launch import Launch
 from octave_gen.verify.subject import Subject
 
 BLOCK_SIZE = 16
-REDUCE_ROWS = 4
-"""Rows of a reduce launch: as many as its workgroup has waves, so that none of them is idle."""
 QUERY_VECTORS = 128
 """Of one head: what a unit of prefill's work is counted for."""
 CHUNK_TOKENS = 256
@@ -110,15 +108,15 @@ def _decode(subject: Subject, tokens: int) -> Workload:
 
 
 def _reduce(subject: Subject, splits: int) -> Workload:
-    partials = _random(subject, *workspace_shape(1, REDUCE_ROWS, splits, subject.head_size)).float()
+    partials = _random(subject, *workspace_shape(1, 1, splits, subject.head_size)).float()
     partials[..., subject.head_size + 1] = 1.0  # the sums: none of the splits is empty
     tensors = {
         "mid_o": partials,
-        "out": torch.zeros(1, REDUCE_ROWS, subject.head_size, dtype=subject.dtype),
+        "out": torch.zeros(1, 1, subject.head_size, dtype=subject.dtype),
         "v_signs": sign_tensor(subject.head_size),
     }
     made = launch.reduce_launch(subject.variant, **tensors, num_kv_splits=splits)
-    return Workload(made, tensors, REDUCE_ROWS * splits)
+    return Workload(made, tensors, splits)
 
 
 def _rows_of_tile(subject: Subject) -> int:
@@ -177,8 +175,8 @@ METHODS: dict[str, Method] = {
     "rotate": Method((8, 16), lambda subject: 2 * _vector_bytes(subject), _rotate),
     # Whole tiles of 48 and of 64 tokens; a slot is read.
     "decode": Method((192, 384), lambda subject: subject.layout.slot_bytes, _decode),
-    # Whole passes of a wave over the splits' maxima; a partial is read.
-    "reduce": Method((64, 128), lambda subject: 4 * (subject.head_size + PARTIAL_EXTRA), _reduce),
+    # Whole passes of a workgroup over the splits' maxima; a partial is read.
+    "reduce": Method((512, 1024), lambda subject: 4 * (subject.head_size + PARTIAL_EXTRA), _reduce),
     # Whole tiles of up to 64 tokens; a slot is read, for all rows of its kv head.
     "prefill_prefix": Method((192, 384), lambda subject: subject.layout.slot_bytes, _prefill_prefix),
     # Whole row tiles of up to 128 rows; K and V of a token are read.

@@ -138,7 +138,6 @@ def reduce_launch(
             **_pointers(mid_o=mid_o, out=out, v_signs=v_signs),
             **_strides(mid_o, "mid_token_stride", "mid_head_stride", "mid_split_stride"),
             **_strides(out, "out_token_stride", "out_head_stride"),
-            "num_heads": out.shape[1],
             "num_kv_splits": num_kv_splits,
         },
     )

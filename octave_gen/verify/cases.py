@@ -155,6 +155,8 @@ FULL: dict[str, tuple[Case, ...]] = {
         ReduceCase(splits=1, empty=1),
         ReduceCase(splits=7, memory="strided"),
         ReduceCase(splits=70, signs="random"),
+        ReduceCase(splits=600),
+        ReduceCase(queries=1, heads=3, splits=1024, empty=4),
         ReduceCase(splits=3, memory="far"),
     ),
     "prefill_prefix": (

@@ -112,7 +112,7 @@ class Launcher:
         grid: int | tuple[int, int, int] = 1,
         threads: int = 64,
         read_only: Sequence[int] = (),
-        **options: int | bool,
+        **options: object,
     ) -> isa.Counters:
         """Arrays become pointers (positions in ``read_only`` cannot be stored to), the rest 4-byte values."""
         memory = isa.Memory()

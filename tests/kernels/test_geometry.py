@@ -57,7 +57,7 @@ def test_workgroups_are_whole_waves(kind: KernelKind, chip: Arch) -> None:
         ("store", {"tokens": 17, "kv_heads": 2}, (256, (2, 2, 1)), (128, (3, 2, 1))),
         ("rotate", {"tokens": 8, "heads": 12}, (256, (2, 12, 1)), (128, (2, 12, 1))),
         ("decode", {"queries": 9, "kv_heads": 2, "kv_splits": 32}, (256, (3, 2, 32)), (256, (3, 2, 32))),
-        ("reduce", {"queries": 9, "heads": 13}, (256, (9, 4, 1)), (128, (9, 4, 1))),
+        ("reduce", {"queries": 9, "heads": 13}, (512, (9, 13, 1)), (256, (9, 13, 1))),
     ],
 )
 def test_launches_of_the_portable_tier(

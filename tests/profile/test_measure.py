@@ -44,11 +44,11 @@ def test_waves_that_work_alone_have_no_prologue(counted: tuple[dict[str, Profile
 
 
 def test_bytes_are_those_that_the_work_needs(counted: tuple[dict[str, Profile], list[str]]) -> None:
-    """A vector of 128 fp16 in and out, a word of signs for each lane; 128 fp32 outputs of a partial, and its maximum
-    for the lane that looks for the largest. The rest is read by the scalar unit."""
+    """A vector of 128 fp16 in and out, a word of signs for each lane; 128 fp32 outputs of a partial, and twice
+    its maximum and its sum, for the lane that looks after them."""
     rotate = counted[0]["rotate"]
     assert rotate.counted.each.vmem_bytes == 512 + 4 * rotate.kernel.variant.arch.wave_size
-    assert counted[0]["reduce"].counted.each.vmem_bytes == 4 * 128 + 4
+    assert counted[0]["reduce"].counted.each.vmem_bytes == 4 * 128 + 2 * 8
 
 
 def test_decode_does_the_work_of_every_row(counted: tuple[dict[str, Profile], list[str]]) -> None:

@@ -57,7 +57,7 @@ def test_decode(query_group: int, groups: int, library: Library, host_ops: Any, 
     assert partials[1] == f"decode_octave_k3v3_h128r64_g4_q{query_group}_f16_portable_gfx942"
     assert partials[2:] == ([groups, 2, 2], 256, STREAM)
     assert merge[1] == "reduce_h128_f16_portable_gfx942"
-    assert merge[2:] == ([6, 2, 1], 256, STREAM)
+    assert merge[2:] == ([6, 8, 1], 512, STREAM)
     mid_o = decode_arguments["mid_o"].data_ptr()
     assert struct.unpack_from("<2Q", partials[0], 40) == (0, mid_o)  # no group_starts
     assert struct.unpack_from("<2Q", merge[0]) == (mid_o, decode_arguments["out"].data_ptr())

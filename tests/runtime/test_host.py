@@ -63,13 +63,13 @@ def test_symbols_and_order(arch: str, report: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("arch", "wave"), [("gfx942", 64), ("gfx1100", 32)])
 def test_geometry(arch: str, wave: int, report: dict[str, Any]) -> None:
     made = launches(report, arch)
-    # 7 tokens in fours, 2 heads; 6 queries in fours, 2 kv heads, 5 splits; 6 queries, 8 heads in fours
-    assert [launch["grid"] for launch in made[:4]] == [[2, 2, 1], [2, 2, 1], [2, 2, 5], [6, 2, 1]]
+    # 7 tokens in fours, 2 heads; 6 queries in fours, 2 kv heads, 5 splits; 6 queries, 8 heads
+    assert [launch["grid"] for launch in made[:4]] == [[2, 2, 1], [2, 2, 1], [2, 2, 5], [6, 8, 1]]
     assert [launch["block"] for launch in made[:4]] == [
         [4 * wave, 1, 1],
         [4 * wave, 1, 1],
         [256, 1, 1],
-        [4 * wave, 1, 1],
+        [8 * wave, 1, 1],
     ]
     assert all((launch["lds_bytes"], launch["stream"], launch["device"]) == (0, STREAM, 0) for launch in made)
 
@@ -93,7 +93,7 @@ def test_kernargs(arch: str, report: dict[str, Any]) -> None:
         *(1024, 128, *cache_strides, 3, *mid_strides),
         *(6, 2, 2, 16, 5, 0.25),
     )
-    reduce = struct.pack("<3Q5q2i", p["mid_o"], p["out"], p["signs"], *mid_strides, 2048, 256, 8, 5)
+    reduce = struct.pack("<3Q5qi", p["mid_o"], p["out"], p["signs"], *mid_strides, 2048, 256, 5)
     packed = [store.hex(), rotate.hex(), decode.hex(), reduce.hex()]
     assert [launch["kernargs"] for launch in launches(report, arch)] == packed * 2
 

@@ -117,9 +117,9 @@ def test_reduce(make_library: Callable[..., Library]) -> None:
     made = launch.reduce_launch(variant, MID_O, OUT, V_SIGNS, 32)
     assert made == launch.Launch(
         symbol="reduce_h128_f16_portable_gfx942",
-        grid=(11, 2, 1),
-        threads=256,
-        kernargs=struct.pack("<3Q5q2i", 0xB000, 0x7000, 0x5000, 40000, 5000, 140, 1200, 160, 8, 32),
+        grid=(11, 8, 1),
+        threads=512,
+        kernargs=struct.pack("<3Q5qi", 0xB000, 0x7000, 0x5000, 40000, 5000, 140, 1200, 160, 32),
     )
 
 

@@ -1,0 +1,207 @@
+"""The choice of KV splits: against a sweep of all counts, and what it may depend on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from octave_gen.arch import ARCHS
+from octave_gen.errors import WRONG_REQUEST, OctaveError
+from octave_gen.kernels import split_policy
+from octave_gen.kernels.base import Shape
+from octave_gen.kernels.launch_costs import LaunchCosts
+from octave_gen.kernels.split_policy import (
+    Chip,
+    Problem,
+    decode_problem,
+    decode_tier,
+    kv_splits,
+    prefix_problem,
+    prefix_splits,
+)
+from octave_gen.kernels.splits import MAX_KV_SPLITS, SPLIT_GRANULE, tokens_per_split
+
+CONTEXTS = (1024, 5000, 8192, 32768, 100_001, 380_000)
+BATCHES = (1, 3, 16, 64)
+GROUPS = ((1, 1), (6, 1), (16, 1), (6, 4), (8, 4))
+TIERS = [("gfx942", "portable"), ("gfx942", "mfma"), ("gfx1100", "portable")]
+WITHIN = 1.10
+DECODE = {"batch": 1, "kv_heads": 2, "q_heads": 12, "head_size": 256, "slot_bytes": 248, "fmt": 4}
+
+
+def attend(**changes: float) -> LaunchCosts:
+    """Four waves, one a SIMD; a pass of 64 tokens keeps the SIMDs busy for 100 clocks and takes 400 alone."""
+    costs = LaunchCosts("decode", "gfx942", "portable", 256, "*", 8, 4, 2, 64, 1000, 100, 3000, 400)
+    return replace(costs, **changes)  # type: ignore[arg-type]
+
+
+MERGE = LaunchCosts("reduce", "gfx942", "portable", 256, "*", 1, 8, 8, 8, 50, 10, 500, 80)
+CHIP = Chip(places=4, simds=4, bytes_per_clock=100.0)
+
+
+def by_hand(**changes: object) -> Problem:
+    problem = Problem(CHIP, attend(), MERGE, workgroups=2, vectors=12, context=640, kv_bytes=0, partial_bytes=0)
+    return replace(problem, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("arch", "tier"), TIERS)
+@pytest.mark.parametrize("kv_heads", [1, 2, 8])
+def test_no_count_is_ten_per_cent_better(arch: str, tier: str, kv_heads: int) -> None:
+    for context, batch, (group, query_group) in product(CONTEXTS, BATCHES, GROUPS):
+        problem = decode_problem(
+            arch,
+            **{**DECODE, "batch": batch, "kv_heads": kv_heads, "q_heads": kv_heads * group},
+            max_context=context,
+            query_group=query_group,
+            tier=tier,
+        )
+        most = min(MAX_KV_SPLITS, -(-context // SPLIT_GRANULE))
+        # Beyond 64 every third count and those that fill a chip: neighbours differ little.
+        counts = [*range(1, 65), *range(65, most + 1, 3)]
+        least = min(problem.clocks(count) for count in counts if count <= most)
+        assert problem.clocks(problem.best()) <= WITHIN * least, (context, batch, group, query_group)
+
+
+def test_one_round_takes_its_issue_or_its_latency() -> None:
+    """2 x 10 workgroups on 4 places: 5 each, 2 at a time; a split of 64 tokens is a pass."""
+    one = 1000 + 100
+    assert by_hand(vectors=0).clocks(10) == 2 * max(2 * one, 3400) + max(one, 3400)
+    assert by_hand(vectors=0, attend=attend(launch_latency=0, pass_latency=0)).clocks(10) == 2 * 2 * one + one
+
+
+def test_bytes_come_after_the_first_prologue() -> None:
+    assert by_hand(vectors=0, kv_bytes=10**6).clocks(10) == max(2 * 1000, 3000) + 10**6 / 100
+    assert by_hand(vectors=0, kv_bytes=10**6, attend=attend(launch_latency=0)).clocks(10) == 2 * 1000 + 10**6 / 100
+
+
+def test_partials_are_written_and_read_once_and_merged() -> None:
+    plain, traffic = by_hand().clocks(10), by_hand(partial_bytes=10**5).clocks(10)
+    # 12 rows are 3 for each place, which holds 4 of 8 waves
+    merging = max(3 * (50 + 10 * 10 / 8), 500 + 80 * 10 / 8)
+    assert plain == by_hand(vectors=0).clocks(10) + merging
+    assert traffic == plain - merging + 10**6 / 100 + max(10**6 / 100, merging)
+
+
+def test_empty_splits_cost_their_launch() -> None:
+    exact, above = by_hand(vectors=0).clocks(10), by_hand(vectors=0).clocks(12)
+    assert tokens_per_split(640, 12) == 64
+    # 2 x 2 empty workgroups, one for each place
+    assert above - exact == max(1000, 3000)
+
+
+@pytest.mark.parametrize("context", [0, 1, 16, 17, 64, 1000])
+def test_short_contexts_have_no_more_splits_than_granules(context: int) -> None:
+    for arch in ARCHS:
+        splits = kv_splits(arch, **DECODE, max_context=context)
+        assert 1 <= splits <= max(1, -(-context // SPLIT_GRANULE))
+
+
+def test_no_split_of_the_bound_is_empty() -> None:
+    for arch, context, batch in product(ARCHS, CONTEXTS, BATCHES):
+        splits = kv_splits(arch, **{**DECODE, "batch": batch}, max_context=context)
+        assert (splits - 1) * tokens_per_split(context, splits) < context
+
+
+def test_few_workgroups_are_split_more() -> None:
+    for arch in ARCHS:
+        counts = [kv_splits(arch, **{**DECODE, "batch": batch}, max_context=131072) for batch in (1, 4, 16, 64)]
+        assert counts == sorted(counts, reverse=True)
+        assert counts[0] > 8 * counts[-1]
+
+
+def test_requests_with_more_query_tokens_are_more_workgroups() -> None:
+    one = decode_problem("gfx942", **{**DECODE, "batch": 4}, max_context=8192, tier="portable")
+    two = decode_problem("gfx942", **{**DECODE, "batch": 2}, max_context=8192, queries=2, tier="portable")
+    assert one == two
+    both = decode_problem("gfx942", **DECODE, max_context=8192, queries=3, query_group=4, tier="portable")
+    assert (both.workgroups, both.vectors, both.attend.rows) == (2, 36, 24)
+
+
+def test_the_name_of_a_driver_serves() -> None:
+    plain = kv_splits("gfx942", **DECODE, max_context=8192)
+    assert kv_splits("gfx942:sramecc+:xnack-", **DECODE, max_context=8192) == plain
+
+
+def test_it_costs_less_than_a_tenth_of_a_millisecond() -> None:
+    kv_splits("gfx1100", **DECODE, max_context=131072)
+    times = []
+    for context in range(100_000, 100_200):
+        begin = time.perf_counter()
+        kv_splits("gfx1100", **DECODE, max_context=context)
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 1e-4
+
+
+def test_everything_that_no_decode_has_is_named() -> None:
+    with pytest.raises(OctaveError) as caught:
+        kv_splits("gfx942", **{**DECODE, "batch": 0, "q_heads": 13, "fmt": 5}, max_context=-1)
+    assert caught.value.exit_code == WRONG_REQUEST
+    assert caught.value.what == "no launch has batch 0, max_context -1, 13 query heads on 2 kv heads, fmt 5"
+    assert caught.value.where == "kv_splits"
+
+
+def test_a_tier_that_was_not_counted_is_an_error() -> None:
+    with pytest.raises(OctaveError, match="the mfma tier of decode was not counted on gfx1100 for octave_k3v4"):
+        kv_splits("gfx1100", **DECODE, max_context=8192, tier="mfma")
+    with pytest.raises(OctaveError, match="decode has no tier 'wide'"):
+        kv_splits("gfx942", **DECODE, max_context=8192, tier="wide")
+
+
+def test_a_tier_that_does_not_hold_the_shape_says_why() -> None:
+    with pytest.raises(OctaveError, match="up to 64, not 96"):
+        kv_splits("gfx942", **{**DECODE, "q_heads": 48}, max_context=8192, query_group=4, tier="portable")
+
+
+def test_the_matrix_tier_is_taken_where_it_holds_the_shape() -> None:
+    chip = replace(ARCHS["gfx942"], tiers=("portable", "mfma"))
+    held, other = (Shape("octave", head_size, "f16", "octave_k3v4", 64, 6, 4) for head_size in (256, 512))
+    assert [decode_tier(chip, shape) for shape in (held, other)] == ["mfma", "portable"]
+    assert decode_tier(replace(chip, tiers=("portable",)), held) == "portable"
+
+
+def test_a_group_may_be_shared_out() -> None:
+    """16 query heads on each kv head: a workgroup of the mfma tier holds 2 of 4 query tokens, and 3 take 2 of them."""
+    wide = {**DECODE, "q_heads": 32, "query_group": 4, "max_context": 8192, "tier": "mfma"}
+    assert [decode_problem("gfx942", **wide, queries=n).workgroups for n in (1, 2, 3, 4, 5)] == [2, 2, 4, 4, 6]
+    assert decode_problem("gfx942", **wide).attend.rows == 32
+
+
+PREFIX = LaunchCosts("prefill_prefix", "gfx942", "mfma", 256, "octave_k3v4", 128, 4, 1, 16, 8000, 960, 20000, 1500)
+CHUNK = LaunchCosts("prefill_chunk", "gfx942", "mfma", 256, "*", 128, 4, 1, 1, 8000, 600, 20000, 2500)
+
+
+@pytest.fixture
+def counted_prefill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefill kernels of made-up cost."""
+    known = {"prefill_prefix": PREFIX, "prefill_chunk": CHUNK}
+    monkeypatch.setattr(split_policy, "launch_costs", lambda kind, *rest: known[kind])
+
+
+@pytest.mark.usefixtures("counted_prefill")
+def test_prefix_splits_fill_the_chip_and_no_count_is_ten_per_cent_better() -> None:
+    for context, batch, tokens in product(CONTEXTS, (1, 4), (1, 21, 128, 2048)):
+        given = {**DECODE, "batch": batch, "max_query_len": tokens, "max_context": context}
+        problem = prefix_problem("gfx942", **given, tier="mfma")
+        assert problem.workgroups == problem.vectors == batch * 2 * -(-tokens * 6 // 128)
+        most = min(MAX_KV_SPLITS, -(-context // SPLIT_GRANULE))
+        least = min(problem.clocks(count) for count in range(1, most + 1))
+        assert problem.clocks(problem.best()) <= WITHIN * least, (context, batch, tokens)
+
+
+@pytest.mark.usefixtures("counted_prefill")
+def test_long_chunks_are_not_split() -> None:
+    given = {**DECODE, "max_context": 131072, "tier": "mfma"}
+    assert prefix_splits("gfx942", **given, max_query_len=1) > 30
+    assert prefix_splits("gfx942", **given, max_query_len=32768) <= 2
+
+
+def test_the_worked_example_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "ops.md").read_text()
+    example = page.split("```python\nfrom octave_gen.ops import kv_splits", 1)[1].split("```", 1)[0]
+    names: dict[str, int] = {}
+    exec("from octave_gen.ops import kv_splits" + example, names)
+    assert names["splits"] > 1
