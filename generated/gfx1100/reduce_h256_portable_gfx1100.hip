@@ -4,10 +4,10 @@
 
 struct Config {
   static constexpr int kHeadSize = 256;
-  static constexpr int kWaves = 4;
+  static constexpr int kWaves = 8;
 };
 
-extern "C" OCTAVE_KERNEL(128, 16) void reduce_h256_bf16_portable_gfx1100(
+extern "C" OCTAVE_KERNEL(256, 16) void reduce_h256_bf16_portable_gfx1100(
     const float* mid_o,
     __bf16* out,
     const uint32_t* v_signs,
@@ -16,13 +16,12 @@ extern "C" OCTAVE_KERNEL(128, 16) void reduce_h256_bf16_portable_gfx1100(
     int64_t mid_split_stride,
     int64_t out_token_stride,
     int64_t out_head_stride,
-    int32_t num_heads,
     int32_t num_kv_splits) {
   octave::reduce<Config::kHeadSize, Config::kWaves>(mid_o, out, v_signs, mid_token_stride, mid_head_stride, mid_split_stride, out_token_stride, out_head_stride,
-      num_heads, num_kv_splits);
+      num_kv_splits);
 }
 
-extern "C" OCTAVE_KERNEL(128, 16) void reduce_h256_f16_portable_gfx1100(
+extern "C" OCTAVE_KERNEL(256, 16) void reduce_h256_f16_portable_gfx1100(
     const float* mid_o,
     _Float16* out,
     const uint32_t* v_signs,
@@ -31,8 +30,7 @@ extern "C" OCTAVE_KERNEL(128, 16) void reduce_h256_f16_portable_gfx1100(
     int64_t mid_split_stride,
     int64_t out_token_stride,
     int64_t out_head_stride,
-    int32_t num_heads,
     int32_t num_kv_splits) {
   octave::reduce<Config::kHeadSize, Config::kWaves>(mid_o, out, v_signs, mid_token_stride, mid_head_stride, mid_split_stride, out_token_stride, out_head_stride,
-      num_heads, num_kv_splits);
+      num_kv_splits);
 }

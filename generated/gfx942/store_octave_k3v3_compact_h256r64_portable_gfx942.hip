@@ -32,10 +32,31 @@ struct Format {
   static constexpr unsigned kLut4Dword1 = 0xfaeee2d5u;
   static constexpr unsigned kLut4Dword2 = 0x2b1e1206u;
   static constexpr unsigned kLut4Dword3 = 0x7e5f4a3au;
-  static constexpr float kThresholds3[7] = {-103.0f, -62.0f, -29.5f, 0.0f, 29.5f, 62.0f, 103.0f};
-  static constexpr signed char kLut3[8] = {-127, -79, -45, -14, 14, 45, 79, 127};
-  static constexpr float kThresholds4[15] = {-110.5f, -84.5f, -66.0f, -50.5f, -36.5f, -24.0f, -12.0f, 0.0f, 12.0f, 24.0f, 36.5f, 50.5f, 66.0f, 84.5f, 110.5f};
-  static constexpr signed char kLut4[16] = {-126, -95, -74, -58, -43, -30, -18, -6, 6, 18, 30, 43, 58, 74, 95, 126};
+  static constexpr float kCodebook[24][4] = {
+      {-0x1.fc00000000000p+6f, -0x1.beea4e0000000p+0f, 0x1.0000000000000p-24f, 0x1.8000000000000p-24f},
+      {-0x1.3c00000000000p+6f, -0x1.0d04580000000p+0f, 0x1.0000000000000p-24f, 0x1.8000000000000p-24f},
+      {-0x1.6800000000000p+5f, -0x1.0000000000000p-1f, 0x1.0000000000000p-26f, 0x1.8000000000000p-24f},
+      {-0x1.c000000000000p+3f, 0x0.0p+0f, 0x0.0p+0f, 0x0.0p+0f},
+      {0x1.c000000000000p+3f, 0x1.0000000000000p-1f, 0x1.0000000000000p-25f, -0x1.0000000000000p-24f},
+      {0x1.6800000000000p+5f, 0x1.0d04560000000p+0f, 0x1.0000000000000p-24f, -0x1.0000000000000p-24f},
+      {0x1.3c00000000000p+6f, 0x1.beea4e0000000p+0f, 0x1.0000000000000p-24f, -0x1.0000000000000p-24f},
+      {0x1.fc00000000000p+6f, 0x0.0p+0f, 0x0.0p+0f, 0x0.0p+0f},
+      {-0x1.f800000000000p+6f, -0x1.337a700000000p+1f, 0x1.0000000000000p-23f, 0x1.8000000000000p-24f},
+      {-0x1.7c00000000000p+6f, -0x1.d642c80000000p+0f, 0x1.0000000000000p-24f, 0x1.8000000000000p-24f},
+      {-0x1.2800000000000p+6f, -0x1.6f4dea0000000p+0f, 0x1.0000000000000p-24f, 0x1.8000000000000p-24f},
+      {-0x1.d000000000000p+5f, -0x1.190b220000000p+0f, 0x1.0000000000000p-24f, 0x1.8000000000000p-24f},
+      {-0x1.5800000000000p+5f, -0x1.9642c80000000p-1f, 0x1.0000000000000p-25f, 0x1.8000000000000p-24f},
+      {-0x1.e000000000000p+4f, -0x1.0b21640000000p-1f, 0x1.0000000000000p-25f, 0x1.8000000000000p-24f},
+      {-0x1.2000000000000p+4f, -0x1.0b21640000000p-2f, 0x1.0000000000000p-26f, 0x1.8000000000000p-24f},
+      {-0x1.8000000000000p+2f, 0x0.0p+0f, 0x0.0p+0f, 0x0.0p+0f},
+      {0x1.8000000000000p+2f, 0x1.0b21640000000p-2f, 0x1.0000000000000p-26f, -0x1.0000000000000p-24f},
+      {0x1.2000000000000p+4f, 0x1.0b21640000000p-1f, 0x1.0000000000000p-25f, -0x1.0000000000000p-24f},
+      {0x1.e000000000000p+4f, 0x1.9642c80000000p-1f, 0x1.0000000000000p-25f, -0x1.0000000000000p-24f},
+      {0x1.5800000000000p+5f, 0x1.190b220000000p+0f, 0x1.0000000000000p-24f, -0x1.0000000000000p-24f},
+      {0x1.d000000000000p+5f, 0x1.6f4dea0000000p+0f, 0x1.0000000000000p-24f, -0x1.0000000000000p-24f},
+      {0x1.2800000000000p+6f, 0x1.d642c80000000p+0f, 0x1.0000000000000p-24f, -0x1.0000000000000p-24f},
+      {0x1.7c00000000000p+6f, 0x1.337a700000000p+1f, 0x1.0000000000000p-23f, -0x1.0000000000000p-24f},
+      {0x1.f800000000000p+6f, 0x0.0p+0f, 0x0.0p+0f, 0x0.0p+0f}};
 };
 
 struct Config {
@@ -43,7 +64,7 @@ struct Config {
   static constexpr int kWaves = 4;
 };
 
-extern "C" OCTAVE_KERNEL(256, 8) void store_octave_k3v3_compact_h256r64_bf16_portable_gfx942(
+extern "C" OCTAVE_KERNEL(256, 4) void store_octave_k3v3_compact_h256r64_bf16_portable_gfx942(
     const __bf16* key,
     const __bf16* value,
     uint8_t* cache,
@@ -63,7 +84,7 @@ extern "C" OCTAVE_KERNEL(256, 8) void store_octave_k3v3_compact_h256r64_bf16_por
       value_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, num_tokens, block_size);
 }
 
-extern "C" OCTAVE_KERNEL(256, 8) void store_octave_k3v3_compact_h256r64_f16_portable_gfx942(
+extern "C" OCTAVE_KERNEL(256, 4) void store_octave_k3v3_compact_h256r64_f16_portable_gfx942(
     const _Float16* key,
     const _Float16* value,
     uint8_t* cache,
