@@ -1,0 +1,168 @@
+// What both prefill kernels of the wmma tier share: 128 rows of the query against tiles of 16 tokens that lie in LDS.
+//
+// A wave takes 16 rows. Scores Sᵀ = K·Qᵀ, outputs Oᵀ += Vᵀ·Pᵀ: both have the row in lane % 16, so that a row's softmax
+// stays in two lanes, and P becomes an operand by an exchange of half its registers between lanes l and l ^ 16.
+#pragma once
+
+#include "octave/device.h"
+#include "octave/lanes.h"
+#include "octave/wmma.h"
+
+namespace octave {
+
+template <class Config>
+struct PrefillTile {
+  static constexpr int kHeadSize = Config::kHeadSize;
+  static constexpr int kWaves = Config::kWaves;
+  static constexpr int kThreads = kWaves * kWaveSize;
+  static constexpr int kRows = 16 * kWaves;
+  static constexpr int kTokens = 16;
+  // Products of 16 dims for the scores, and of 16 dims of the output.
+  static constexpr int kSteps = kHeadSize / 16;
+  // Steps of the query that stay in registers; the others are read from LDS for each tile.
+  static constexpr int kKept = Config::kQueryStepsKept;
+  static constexpr int kBuffers = Config::kTileBuffers;
+  // Bytes of a row in LDS, padded so that 8 lanes that read 16 bytes of 8 rows each meet different banks.
+  static constexpr int kKeyStride = kHeadSize * 2 + 16;
+  static constexpr int kQueryStride = kKept == kSteps ? 0 : (kSteps - kKept) * 32 + 16;
+};
+
+// A tile: K as rows of tokens in the order of `wmma_row`; V as rows of dims, each with the 16 tokens in order. A row of V
+// is 32 bytes and so a quarter of the banks: the rows of four dims are permuted by the next two bits of the dim, and
+// the halves of a row are swapped by bit 3 of it, for reads and writes without conflicts.
+template <class Tile>
+struct alignas(16) TileBuffer {
+  uint8_t keys[Tile::kTokens * Tile::kKeyStride];
+  uint8_t values[Tile::kHeadSize * 32];
+};
+
+template <class Tile>
+struct alignas(16) PrefillShared {
+  TileBuffer<Tile> tiles[Tile::kBuffers];
+  uint8_t query[max(16, Tile::kRows * Tile::kQueryStride)];
+};
+
+// Where tokens 8·half … of a dim's row of V begin.
+OCTAVE_DEVICE constexpr int value_offset(int dim, int half) {
+  const int row = dim ^ (dim / 4 % 4);
+  return row * 32 + (half ^ (dim / 8 % 2)) * 16;
+}
+
+// A lane's view of the operands.
+template <class Tile>
+struct PrefillLane {
+  int keys;
+  int values_low;
+  int values_high;
+  int query;
+
+  static OCTAVE_MEMBER PrefillLane of() {
+    const int row = lane_index() % 16;
+    return {row * Tile::kKeyStride, value_offset(wmma_row(row), 0), value_offset(wmma_row(row), 1),
+            (wave_index() * 16 + row) * Tile::kQueryStride};
+  }
+};
+
+// A wave's 16 rows of the query as operands: the first kKept steps in registers, the others in LDS.
+template <class Tile>
+struct QueryOperands {
+  WmmaOperand kept[max(1, Tile::kKept)];
+
+  OCTAVE_MEMBER void put(int step, const WmmaOperand& operand, PrefillShared<Tile>& shared,
+                         const PrefillLane<Tile>& lane) {
+    if (step < Tile::kKept) {
+      kept[step] = operand;
+    } else if (lane_index() < 16) {
+      __builtin_memcpy(__builtin_assume_aligned(shared.query + lane.query + (step - Tile::kKept) * 32, 16), &operand,
+                       sizeof(operand));
+    }
+  }
+  OCTAVE_MEMBER WmmaOperand get(int step, const PrefillShared<Tile>& shared, const PrefillLane<Tile>& lane) const {
+    if (step < Tile::kKept) return kept[step];
+    return read_operand(shared.query + lane.query + (step - Tile::kKept) * 32);
+  }
+};
+
+// Scores of token 8·(lane/16) + r and row lane % 16, as the dot products of K's and Q's elements.
+template <class Element, class Tile>
+OCTAVE_DEVICE float8 score_tile(const TileBuffer<Tile>& tile, const PrefillShared<Tile>& shared,
+                                const QueryOperands<Tile>& query, const PrefillLane<Tile>& lane) {
+  float8 scores = {};
+#pragma unroll
+  for (int step = 0; step < Tile::kSteps; ++step) {
+    const auto keys = read_operand(tile.keys + lane.keys + step * 32);
+    scores = wmma<Element>(keys, query.get(step, shared, lane), scores);
+  }
+  return scores;
+}
+
+// Running softmax of a row: p = 2^(score · unit - reference). Both lanes of a row agree on unit and reference, and
+// each sums its own tokens. The reference moves when a p would leave fp16, so that outputs are rarely rescaled.
+template <class Tile>
+struct RowState {
+  float unit;
+  float reference;
+  float sum;
+  float8 out[Tile::kSteps];
+};
+
+inline constexpr float kLargestPower = 15.0f;
+// Below all scores: the reference of a row that has seen nothing. Its negative still is a finite power.
+inline constexpr float kNoReference = -0x1p120f;
+
+// Puts the reference to the largest score. Its rounding may matter where scores are huge: powers are bounded then.
+template <class Tile>
+OCTAVE_DEVICE void raise_reference(const float8& scores, int visible, RowState<Tile>& row, float8& powers) {
+  float largest = -kInfinity;
+#pragma unroll
+  for (int r = 0; r < 8; ++r)
+    largest = r < visible ? __builtin_fmaxf(largest, scores[r] * row.unit) : largest;
+  largest = __builtin_fmaxf(largest, lane_xor<16>(largest));
+  const float raised = __builtin_fmaxf(row.reference, largest);
+  const float rescale = raised == row.reference ? 1.0f : exp2(row.reference - raised);
+  row.reference = raised;
+  row.sum *= rescale;
+#pragma unroll
+  for (int n = 0; n < Tile::kSteps; ++n) row.out[n] *= rescale;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    const float power = __builtin_fmaf(scores[r], row.unit, -raised);
+    powers[r] = r < visible ? power > kLargestPower ? kLargestPower : power : -kInfinity;
+  }
+}
+
+// P of a tile as an operand. visible: how many of the lane's 8 tokens, the first ones, its row may see; masked, the
+// same for all lanes: whether that is less than 8 anywhere.
+template <class Element, class Tile>
+OCTAVE_DEVICE WmmaOperand probabilities(const float8& scores, bool masked, int visible, RowState<Tile>& row) {
+  float8 powers;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) powers[r] = __builtin_fmaf(scores[r], row.unit, -row.reference);
+  if (masked) {
+#pragma unroll
+    for (int r = 0; r < 8; ++r) powers[r] = r < visible ? powers[r] : -kInfinity;
+  }
+  float largest = powers[0];
+#pragma unroll
+  for (int r = 1; r < 8; ++r) largest = __builtin_fmaxf(largest, powers[r]);
+  if (__builtin_amdgcn_ballot_w32(largest > kLargestPower) != 0) raise_reference(scores, visible, row, powers);
+  uint32_t own[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    own[i] = pack_pair<Element>(exp2(powers[2 * i]), exp2(powers[2 * i + 1]));
+    row.sum = add_pair<Element>(own[i], row.sum);
+  }
+  return gather_halves(own);
+}
+
+template <class Element, class Tile>
+OCTAVE_DEVICE void accumulate_tile(const TileBuffer<Tile>& tile, const WmmaOperand& p, const PrefillLane<Tile>& lane,
+                                   RowState<Tile>& row) {
+#pragma unroll
+  for (int n = 0; n < Tile::kSteps; ++n) {
+    const auto values = read_operand(tile.values + lane.values_low + n * 512, tile.values + lane.values_high + n * 512);
+    row.out[n] = wmma<Element>(values, p, row.out[n]);
+  }
+}
+
+}  // namespace octave
