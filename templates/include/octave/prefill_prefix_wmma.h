@@ -104,29 +104,25 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
   __shared__ PrefillShared<Tile> shared;
   const int request = workgroup_z() / num_kv_splits;
   const int split = workgroup_z() % num_kv_splits;
-  const int64_t kv_head = workgroup_y();
-  const int first_token = cu_seqlens_q[request];
-  const int query_tokens = cu_seqlens_q[request + 1] - first_token;
+  const auto tokens = PrefillRequest::of(cu_seqlens_q, seq_lens, request);
   const int first_row = workgroup_x() * Tile::kRows;
-  if (first_row >= query_tokens * gqa_group) return;
-  const auto range = split_range<Config::kSplitGranule>(seq_lens[request] - query_tokens, num_kv_splits, split);
+  if (first_row >= tokens.tokens * gqa_group) return;
+  const auto range = split_range<Config::kSplitGranule>(tokens.context, num_kv_splits, split);
   if (range.begin >= range.end) return;
 
   const auto lane = PrefillLane<Tile>::of();
-  const int row = first_row + wave_index() * 16 + lane_index() % 16;
-  const int token_in_request = row / gqa_group;
-  const bool exists = token_in_request < query_tokens;
-  const int64_t token = first_token + token_in_request;
-  const int64_t head = kv_head * gqa_group + row % gqa_group;
+  const auto row =
+      PrefillRow::of(tokens, first_row + wave_index() * 16 + lane_index() % 16, gqa_group, workgroup_y());
 
   QueryOperands<Tile> query;
   RowState<Tile> state = {};
-  const float one = load_query(exists ? q + token * q_token_stride + head * q_head_stride : nullptr, query, shared, lane);
+  const float one = load_query(row.exists ? q + row.offset(tokens, q_token_stride, q_head_stride) : nullptr, query,
+                               shared, lane);
   state.unit = sm_scale * 1.4426950408889634f * kUnpackedUnit * one;
   state.reference = kNoReference;
 
   const int row_stride = static_cast<int>(cache_row_stride);
-  const uint8_t* head_cache = cache + kv_head * cache_head_stride;
+  const uint8_t* head_cache = cache + workgroup_y() * cache_head_stride;
   auto walk = PrefixWalk::from(block_table + request * block_table_stride, range, block_size);
   const auto base_of = [&](const PrefixWalk& at) {
     return head_cache + at.block * cache_block_stride + at.row * cache_row_stride;
@@ -151,9 +147,9 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
   }
 
   const float sum = state.sum + lane_xor<16>(state.sum);
-  if (!exists) return;
-  float* partial =
-      partials + token * partial_token_stride + head * partial_head_stride + split * partial_split_stride;
+  if (!row.exists) return;
+  float* partial = partials + row.offset(tokens, partial_token_stride, partial_head_stride) +
+                   split * partial_split_stride;
 #pragma unroll
   for (int n = 0; n < Tile::kSteps; ++n) {
     const float8 values = state.out[n] * kUnpackedUnit;

@@ -11,6 +11,7 @@
 namespace octave {
 
 using float8 = float __attribute__((ext_vector_type(8)));
+using uint2 = uint32_t __attribute__((ext_vector_type(2)));
 using half2 = _Float16 __attribute__((ext_vector_type(2)));
 using half16 = _Float16 __attribute__((ext_vector_type(16)));
 using short2 = short __attribute__((ext_vector_type(2)));
@@ -73,6 +74,12 @@ OCTAVE_MEMBER float add_pair<_Float16>(uint32_t pair, float sum) {
 template <>
 OCTAVE_MEMBER float add_pair<__bf16>(uint32_t pair, float sum) {
   return __builtin_amdgcn_fdot2_f32_bf16(bit_cast<bfloat2>(pair), bit_cast<bfloat2>(0x3F803F80u), sum, false);
+}
+
+// The first element of a pair.
+template <class Element>
+OCTAVE_DEVICE float unpack_low(uint32_t pair) {
+  return static_cast<float>(bit_cast<Element>(static_cast<uint16_t>(pair)));
 }
 
 // The operand of a lane's column from D's values in order: a lane has half of them, the other half comes from lane ^ 16.
