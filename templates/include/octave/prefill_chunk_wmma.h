@@ -16,15 +16,17 @@ struct ChunkShared {
   alignas(16) int not_finite[Tile::kWaves];
 };
 
-// The wave's row as the prefix left it: the sum of the splits' partials, with the largest reference of them.
+// The row as the prefix left it: the sum of the splits' partials, with the largest reference of them.
 template <class Tile>
 OCTAVE_DEVICE void merge_partials(const float* partials, int64_t split_stride, int splits, RowState<Tile>& row) {
+  if (splits == 0) return;
+  float largest = -kInfinity;
   for (int split = 0; split < splits; ++split)
-    row.reference = __builtin_fmaxf(row.reference, partials[split * split_stride + Tile::kHeadSize]);
+    largest = __builtin_fmaxf(largest, partials[split * split_stride + Tile::kHeadSize]);
   for (int split = 0; split < splits; ++split) {
     const float* partial = partials + split * split_stride;
     const float reference = partial[Tile::kHeadSize];
-    const float weight = reference == row.reference ? 1.0f : exp2(reference - row.reference);
+    const float weight = reference == largest ? 1.0f : exp2(reference - largest);
     // a row's two lanes add their sums in the end
     const float sum = lane_index() < 16 ? partial[Tile::kHeadSize + 1] : 0.0f;
     row.sum = __builtin_fmaf(weight, sum, row.sum);
@@ -34,6 +36,7 @@ OCTAVE_DEVICE void merge_partials(const float* partials, int64_t split_stride, i
       row.out[n] = __builtin_elementwise_fma(float8{} + weight, values, row.out[n]);
     }
   }
+  row.reference = row.unit == 0.0f ? 0.0f : largest / row.unit;
 }
 
 // Rounded; what is beyond the largest fp16 and finite becomes that.
@@ -70,9 +73,7 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
     }
     query.put(step, operand, shared.operands, lane);
   }
-  RowState<Tile> state = {};
-  state.unit = sm_scale * 1.4426950408889634f;
-  state.reference = kNoReference;
+  auto state = RowState<Tile>::of(sm_scale * 1.4426950408889634f);
   if (row.exists) {
     merge_partials(partials + row.offset(request, partial_token_stride, partial_head_stride), partial_split_stride,
                    splits_in_use<Config::kSplitGranule>(request.context, num_kv_splits), state);

@@ -115,11 +115,9 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
       PrefillRow::of(tokens, first_row + wave_index() * 16 + lane_index() % 16, gqa_group, workgroup_y());
 
   QueryOperands<Tile> query;
-  RowState<Tile> state = {};
   const float one = load_query(row.exists ? q + row.offset(tokens, q_token_stride, q_head_stride) : nullptr, query,
                                shared, lane);
-  state.unit = sm_scale * 1.4426950408889634f * kUnpackedUnit * one;
-  state.reference = kNoReference;
+  auto state = RowState<Tile>::of(sm_scale * 1.4426950408889634f * kUnpackedUnit * one);
 
   const int row_stride = static_cast<int>(cache_row_stride);
   const uint8_t* head_cache = cache + workgroup_y() * cache_head_stride;
@@ -156,7 +154,7 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
     __builtin_memcpy(partial + 16 * n + lane_index() / 16 * 8, &values, sizeof(values));
   }
   if (lane_index() < 16) {
-    partial[Tile::kHeadSize] = state.reference;
+    partial[Tile::kHeadSize] = state.reference * state.unit;
     partial[Tile::kHeadSize + 1] = sum;
   }
 }

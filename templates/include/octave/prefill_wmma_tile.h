@@ -96,39 +96,41 @@ OCTAVE_DEVICE float8 score_tile(const TileBuffer<Tile>& tile, const PrefillShare
   return scores;
 }
 
-// Running softmax of a row: p = 2^(score · unit - reference). Both lanes of a row agree on unit and reference, and
-// each sums its own tokens. The reference moves when a p would leave fp16, so that outputs are rarely rescaled.
+// Running softmax of a row: p = 2^((score - reference) · unit). Both lanes of a row agree on unit and reference, and
+// each sums its own tokens. The reference is a score, so that of scores beyond all sense the largest still has p = 1.
+// It moves when a p would leave fp16: outputs are rarely rescaled.
 template <class Tile>
 struct RowState {
   float unit;
   float reference;
   float sum;
   float8 out[Tile::kSteps];
+
+  // A row that has seen nothing: its reference is below all scores.
+  static OCTAVE_MEMBER RowState of(float unit) {
+    return {unit, __builtin_copysignf(0x1p120f, -unit), 0.0f, {}};
+  }
 };
 
 inline constexpr float kLargestPower = 15.0f;
-// Below all scores: the reference of a row that has seen nothing. Its negative still is a finite power.
-inline constexpr float kNoReference = -0x1p120f;
 
-// Puts the reference to the largest score. Its rounding may matter where scores are huge: powers are bounded then.
+// Moves the reference to the largest score so far.
 template <class Tile>
 OCTAVE_DEVICE void raise_reference(const float8& scores, int visible, RowState<Tile>& row, float8& powers) {
-  float largest = -kInfinity;
+  float largest = row.reference;
 #pragma unroll
-  for (int r = 0; r < 8; ++r)
-    largest = r < visible ? __builtin_fmaxf(largest, scores[r] * row.unit) : largest;
-  largest = __builtin_fmaxf(largest, lane_xor<16>(largest));
-  const float raised = __builtin_fmaxf(row.reference, largest);
-  const float rescale = raised == row.reference ? 1.0f : exp2(row.reference - raised);
-  row.reference = raised;
+  for (int r = 0; r < 8; ++r) {
+    largest = r < visible && (scores[r] - largest) * row.unit > 0.0f ? scores[r] : largest;
+  }
+  const float other = lane_xor<16>(largest);
+  largest = (other - largest) * row.unit > 0.0f ? other : largest;
+  const float rescale = exp2((row.reference - largest) * row.unit);
+  row.reference = largest;
   row.sum *= rescale;
 #pragma unroll
   for (int n = 0; n < Tile::kSteps; ++n) row.out[n] *= rescale;
 #pragma unroll
-  for (int r = 0; r < 8; ++r) {
-    const float power = __builtin_fmaf(scores[r], row.unit, -raised);
-    powers[r] = r < visible ? power > kLargestPower ? kLargestPower : power : -kInfinity;
-  }
+  for (int r = 0; r < 8; ++r) powers[r] = r < visible ? (scores[r] - largest) * row.unit : -kInfinity;
 }
 
 // P of a tile as an operand. visible: how many of the lane's 8 tokens, the first ones, its row may see; masked, the
@@ -137,7 +139,7 @@ template <class Element, class Tile>
 OCTAVE_DEVICE WmmaOperand probabilities(const float8& scores, bool masked, int visible, RowState<Tile>& row) {
   float8 powers;
 #pragma unroll
-  for (int r = 0; r < 8; ++r) powers[r] = __builtin_fmaf(scores[r], row.unit, -row.reference);
+  for (int r = 0; r < 8; ++r) powers[r] = (scores[r] - row.reference) * row.unit;
   if (masked) {
 #pragma unroll
     for (int r = 0; r < 8; ++r) powers[r] = r < visible ? powers[r] : -kInfinity;
