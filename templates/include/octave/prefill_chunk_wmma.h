@@ -61,23 +61,19 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
   if (first_row >= request.tokens * gqa_group) return;
 
   const auto lane = PrefillLane<Tile>::of();
-  const auto row =
-      PrefillRow::of(request, first_row + wave_index() * 16 + lane_index() % 16, gqa_group, workgroup_y());
+  // What lies behind the last row computes it once more, and writes nothing.
+  const int row_number = first_row + wave_index() * 16 + lane_index() % 16;
+  const bool exists = row_number < request.tokens * gqa_group;
+  const auto row = PrefillRow::of(request, min(row_number, request.tokens * gqa_group - 1), gqa_group, workgroup_y());
+  const Scalar* source = q + row.offset(request, q_token_stride, q_head_stride);
   QueryOperands<Tile> query;
 #pragma unroll
   for (int step = 0; step < Tile::kSteps; ++step) {
-    WmmaOperand operand = {};
-    if (row.exists) {
-      const Scalar* source = q + row.offset(request, q_token_stride, q_head_stride) + 16 * step;
-      operand = load<WmmaOperand>(__builtin_assume_aligned(source, 16));
-    }
-    query.put(step, operand, shared.operands, lane);
+    query.put(step, load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16)), shared.operands, lane);
   }
   auto state = RowState<Tile>::of(sm_scale * 1.4426950408889634f);
-  if (row.exists) {
-    merge_partials(partials + row.offset(request, partial_token_stride, partial_head_stride), partial_split_stride,
-                   splits_in_use<Config::kSplitGranule>(request.context, num_kv_splits), state);
-  }
+  merge_partials(partials + row.offset(request, partial_token_stride, partial_head_stride), partial_split_stride,
+                 splits_in_use<Config::kSplitGranule>(request.context, num_kv_splits), state);
 
   // Tokens of the chunk that every row of the workgroup sees, and that any row of it or of the wave sees.
   const int all_see = first_row / gqa_group + 1;
@@ -125,7 +121,7 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
   }
 
   const float sum = state.sum + lane_xor<16>(state.sum);
-  if (!row.exists) return;
+  if (!exists) return;
   const float share = 1.0f / sum;
   Scalar* target = out + row.offset(request, out_token_stride, out_head_stride) + lane_index() / 16 * 8;
 #pragma unroll

@@ -16,15 +16,14 @@ OCTAVE_DEVICE float power_of_two(int exponent) {
   return bit_cast<float>(static_cast<uint32_t>(max(1, min(254, exponent + 127))) << 23);
 }
 
-// The wave's 16 rows as fp16 operands; `source` is null for rows that do not exist. Returns what 1.0 of the lane's row
+// The wave's 16 rows as fp16 operands. Returns what 1.0 of the lane's row
 // stands for.
 template <class Tile>
 OCTAVE_DEVICE float load_query(const _Float16* source, QueryOperands<Tile>& query, PrefillShared<Tile>& shared,
                                const PrefillLane<Tile>& lane) {
 #pragma unroll
   for (int step = 0; step < Tile::kSteps; ++step) {
-    WmmaOperand operand = {};
-    if (source != nullptr) operand = load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16));
+    auto operand = load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16));
     query.put(step, operand, shared, lane);
   }
   return 1.0f;
@@ -35,14 +34,13 @@ OCTAVE_DEVICE float load_query(const __bf16* source, QueryOperands<Tile>& query,
                                const PrefillLane<Tile>& lane) {
   // The largest magnitude's exponent, as integers: NaN and Inf have the largest of all.
   uint32_t largest = 0;
-  if (source != nullptr) {
-    for (int step = 0; step < Tile::kSteps; ++step) {
-      const auto operand = load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16));
+#pragma unroll 4
+  for (int step = 0; step < Tile::kSteps; ++step) {
+    const auto operand = load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16));
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const uint32_t word = operand.words[i] & 0x7FFF7FFFu;
-        largest = __builtin_elementwise_max(largest, __builtin_elementwise_max(word >> 16, word & 0xFFFFu));
-      }
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t word = operand.words[i] & 0x7FFF7FFFu;
+      largest = __builtin_elementwise_max(largest, __builtin_elementwise_max(word >> 16, word & 0xFFFFu));
     }
   }
   const int exponent = static_cast<int>(largest >> 7) - 127;
@@ -50,8 +48,9 @@ OCTAVE_DEVICE float load_query(const __bf16* source, QueryOperands<Tile>& query,
   const float scale = power_of_two(shift);
 #pragma unroll
   for (int step = 0; step < Tile::kSteps; ++step) {
-    WmmaOperand operand = {};
-    if (source != nullptr) operand = load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16));
+    // Keeps the loads from being issued all at once, for which there are no registers.
+    if (step % 4 == 0) __builtin_amdgcn_sched_barrier(0);
+    auto operand = load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16));
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const half2 pair = {static_cast<_Float16>(bit_cast<float>(operand.words[i] << 16) * scale),
@@ -61,6 +60,12 @@ OCTAVE_DEVICE float load_query(const __bf16* source, QueryOperands<Tile>& query,
     query.put(step, operand, shared, lane);
   }
   return power_of_two(-shift);
+}
+
+// From memory that nothing writes, at an address that is the same in all lanes: a scalar load, which no other memory
+// access makes wait.
+OCTAVE_DEVICE int load_uniform(const int32_t* source) {
+  return *reinterpret_cast<const __attribute__((address_space(4))) int32_t*>(reinterpret_cast<__UINTPTR_TYPE__>(source));
 }
 
 // The tiles of a split in order: page and row of the block table advance without a division, and the entry of a tile
@@ -77,8 +82,8 @@ struct PrefixWalk {
   static OCTAVE_MEMBER PrefixWalk from(const int32_t* blocks, TokenRange range, int block_size) {
     PrefixWalk walk = {blocks, (range.end - 1) / block_size, block_size, range.begin / block_size,
                        range.begin % block_size, 0, 0};
-    walk.block = blocks[walk.page];
-    walk.next_block = blocks[min(walk.page + 1, walk.last_page)];
+    walk.block = load_uniform(blocks + walk.page);
+    walk.next_block = load_uniform(blocks + min(walk.page + 1, walk.last_page));
     return walk;
   }
   OCTAVE_MEMBER void advance() {
@@ -87,7 +92,7 @@ struct PrefixWalk {
       row = 0;
       ++page;
       block = next_block;
-      next_block = blocks[min(page + 1, last_page)];
+      next_block = load_uniform(blocks + min(page + 1, last_page));
     }
   }
 };
@@ -111,12 +116,13 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
   if (range.begin >= range.end) return;
 
   const auto lane = PrefillLane<Tile>::of();
-  const auto row =
-      PrefillRow::of(tokens, first_row + wave_index() * 16 + lane_index() % 16, gqa_group, workgroup_y());
+  // What lies behind the last row computes it once more, and writes nothing.
+  const int row_number = first_row + wave_index() * 16 + lane_index() % 16;
+  const bool exists = row_number < tokens.tokens * gqa_group;
+  const auto row = PrefillRow::of(tokens, min(row_number, tokens.tokens * gqa_group - 1), gqa_group, workgroup_y());
 
   QueryOperands<Tile> query;
-  const float one = load_query(row.exists ? q + row.offset(tokens, q_token_stride, q_head_stride) : nullptr, query,
-                               shared, lane);
+  const float one = load_query(q + row.offset(tokens, q_token_stride, q_head_stride), query, shared, lane);
   auto state = RowState<Tile>::of(sm_scale * 1.4426950408889634f * kUnpackedUnit * one);
 
   const int row_stride = static_cast<int>(cache_row_stride);
@@ -131,21 +137,22 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
   for (int tile_token = range.begin; tile_token < range.end; tile_token += Tile::kTokens) {
     TileBuffer<Tile>& tile = shared.tiles[0];
     workgroup_barrier();
-    if (unpack_lane.takes_key) unpack_key(part, range.end - tile_token, unpack_lane, tile);
-    if (unpack_lane.takes_value) unpack_value(part, range.end - tile_token, unpack_lane, tile);
+    const int visible = range.end - tile_token;
+    if (visible < Tile::kTokens) cut_part(visible, unpack_lane, part);
+    if (unpack_lane.takes_key) unpack_key(part, unpack_lane, tile);
+    if (unpack_lane.takes_value) unpack_value(part, unpack_lane, tile);
     workgroup_barrier();
     if (tile_token + Tile::kTokens < range.end) {
       walk.advance();
       load_part(base_of(walk), row_stride, unpack_lane, part);
     }
-    const int visible = range.end - tile_token;
     const auto scores = score_tile<_Float16>(tile, shared, query, lane);
     const auto p = probabilities<_Float16>(scores, visible < Tile::kTokens, visible - lane_index() / 16 * 8, state);
     accumulate_tile<_Float16>(tile, p, lane, state);
   }
 
   const float sum = state.sum + lane_xor<16>(state.sum);
-  if (!row.exists) return;
+  if (!exists) return;
   float* partial = partials + row.offset(tokens, partial_token_stride, partial_head_stride) +
                    split * partial_split_stride;
 #pragma unroll

@@ -117,6 +117,8 @@ inline constexpr float kLargestPower = 15.0f;
 // Moves the reference to the largest score so far.
 template <class Tile>
 OCTAVE_DEVICE void raise_reference(const float8& scores, int visible, RowState<Tile>& row, float8& powers) {
+  // Its comparisons are made here, not where most tiles would pay for them.
+  asm("" : "+v"(visible));
   float largest = row.reference;
 #pragma unroll
   for (int r = 0; r < 8; ++r) {

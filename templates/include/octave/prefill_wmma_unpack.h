@@ -65,7 +65,7 @@ struct UnpackLane {
     self.key_token = wmma_row(lane);
     const uint32_t slot = self.key_token * row_stride;
     self.key = slot + (self.rotary ? Format::kKRotaryOffset + first_dim / 2 : Format::kKRestOffset + rest / 4);
-    self.key_high = slot + (self.rotary ? 0 : Format::kKRestHighPlane + rest / 32 * 4);
+    self.key_high = self.rotary ? self.key + 4 : slot + Format::kKRestHighPlane + rest / 32 * 4;
     self.key_scale = slot + Format::kKScaleOffset + first_dim / Format::kKBlockSize * 2;
     self.key_shift = rest / 16 % 2 * 4;
     self.key_target = lane % 16 * Tile::kKeyStride + first_dim * 2;
@@ -88,41 +88,52 @@ struct UnpackLane {
 template <class Format>
 struct PackedPart {
   uint32_t key[2];
-  _Float16 key_scale;
+  uint32_t key_scale;
   uint32_t value[4];
   uint32_t value_high[Format::kVBits == 3 ? 4 : 1];
-  _Float16 value_scale[4];
+  uint32_t value_scale[4];
 };
 
-template <class T>
-OCTAVE_DEVICE T load_at(const uint8_t* base, uint32_t offset) {
-  return *reinterpret_cast<const T*>(base + offset);
+// A buffer resource of gfx11 of the slots from `base` on: loads take a lane offset, a scalar offset and a constant, so
+// that no address is computed per lane.
+OCTAVE_DEVICE __amdgpu_buffer_rsrc_t slots_from(const uint8_t* base) {
+  return __builtin_amdgcn_make_buffer_rsrc(const_cast<uint8_t*>(base), 0, 0xFFFFFFFFu, 0x30014000);
 }
 
 template <class Format, class Tile>
 OCTAVE_DEVICE void load_part(const uint8_t* base, int row_stride, const UnpackLane<Format, Tile>& lane,
                              PackedPart<Format>& part) {
+  const auto slots = slots_from(base);
   if (lane.takes_key) {
-    part.key[0] = load_at<uint32_t>(base, lane.key);
-    part.key[1] = lane.rotary ? load_at<uint32_t>(base + 4, lane.key) : load_at<uint32_t>(base, lane.key_high);
-    part.key_scale = load_at<_Float16>(base, lane.key_scale);
+    part.key[0] = __builtin_amdgcn_raw_buffer_load_b32(slots, lane.key, 0, 0);
+    part.key[1] = __builtin_amdgcn_raw_buffer_load_b32(slots, lane.key_high, 0, 0);
+    part.key_scale = __builtin_amdgcn_raw_buffer_load_b16(slots, lane.key_scale, 0, 0);
   }
   if (lane.takes_value) {
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
-      const uint8_t* row = base + static_cast<int64_t>(t) * row_stride;
-      part.value[t] = load_at<uint32_t>(row, lane.value);
-      if constexpr (Format::kVBits == 3) part.value_high[t] = load_at<uint32_t>(row, lane.value_high);
-      part.value_scale[t] = load_at<_Float16>(row, lane.value_scale);
+      const int row = t * row_stride;
+      part.value[t] = __builtin_amdgcn_raw_buffer_load_b32(slots, lane.value, row, 0);
+      if constexpr (Format::kVBits == 3)
+        part.value_high[t] = __builtin_amdgcn_raw_buffer_load_b32(slots, lane.value_high, row, 0);
+      part.value_scale[t] = __builtin_amdgcn_raw_buffer_load_b16(slots, lane.value_scale, row, 0);
     }
   }
+}
+
+// Takes the tokens from the `count`th on for zero.
+template <class Format, class Tile>
+OCTAVE_DEVICE void cut_part(int count, const UnpackLane<Format, Tile>& lane, PackedPart<Format>& part) {
+  part.key_scale = lane.key_token < count ? part.key_scale : 0u;
+#pragma unroll
+  for (int t = 0; t < 4; ++t) part.value_scale[t] = lane.value_token + t < count ? part.value_scale[t] : 0u;
 }
 
 // (byte - 128) / 128 of a pair of biased bytes: with 0x48 above it a byte is 8 + byte/128.
 OCTAVE_DEVICE half2 unbias(uint32_t pair) { return bit_cast<half2>(pair) - half2{9.0f, 9.0f}; }
 
 template <class Format, class Tile>
-OCTAVE_DEVICE void unpack_key(const PackedPart<Format>& part, int count, const UnpackLane<Format, Tile>& lane,
+OCTAVE_DEVICE void unpack_key(const PackedPart<Format>& part, const UnpackLane<Format, Tile>& lane,
                               TileBuffer<Tile>& tile) {
   using Codebook = BiasedCodebook<Format>;
   uint32_t bytes[4];
@@ -135,7 +146,7 @@ OCTAVE_DEVICE void unpack_key(const PackedPart<Format>& part, int count, const U
 #pragma unroll
     for (int quad = 0; quad < 4; ++quad) bytes[quad] = lookup3<Codebook>(plane_codes(part.key[0], high, quad));
   }
-  const _Float16 scale = lane.key_token < count ? part.key_scale : static_cast<_Float16>(0.0f);
+  const auto scale = bit_cast<_Float16>(static_cast<uint16_t>(part.key_scale));
   half2 values[8];
 #pragma unroll
   for (int quad = 0; quad < 4; ++quad) {
@@ -150,11 +161,10 @@ OCTAVE_DEVICE void unpack_key(const PackedPart<Format>& part, int count, const U
 }
 
 template <class Format, class Tile>
-OCTAVE_DEVICE void unpack_value(const PackedPart<Format>& part, int count, const UnpackLane<Format, Tile>& lane,
+OCTAVE_DEVICE void unpack_value(const PackedPart<Format>& part, const UnpackLane<Format, Tile>& lane,
                                 TileBuffer<Tile>& tile) {
   using Codebook = BiasedCodebook<Format>;
   uint32_t bytes[4];
-  _Float16 scale[4];
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
     if constexpr (Format::kVBits == 4) {
@@ -164,15 +174,16 @@ OCTAVE_DEVICE void unpack_value(const PackedPart<Format>& part, int count, const
       bytes[t] =
           lookup3<Codebook>(((part.value[t] >> lane.value_shift) & 0x03030303u) | (high & 0x04040404u));
     }
-    scale[t] = lane.value_token + t < count ? part.value_scale[t] : static_cast<_Float16>(0.0f);
   }
+  const half2 scales[2] = {bit_cast<half2>(part.value_scale[0] | part.value_scale[1] << 16),
+                           bit_cast<half2>(part.value_scale[2] | part.value_scale[3] << 16)};
 #pragma unroll
   for (int b = 0; b < 4; ++b) {
     half2 values[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const uint32_t pair = permute_bytes(bytes[2 * i + 1], bytes[2 * i], 0x0C040C00u + 0x00010001u * b);
-      values[i] = unbias(pair | 0x48004800u) * half2{scale[2 * i], scale[2 * i + 1]};
+      values[i] = unbias(pair | 0x48004800u) * scales[i];
     }
     __builtin_memcpy(__builtin_assume_aligned(tile.values + (lane.value_target ^ (b * 32)), 8), values, sizeof(values));
   }
