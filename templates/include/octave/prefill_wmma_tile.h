@@ -93,6 +93,18 @@ OCTAVE_DEVICE float8 score_tile(const TileBuffer<Tile>& tile, const PrefillShare
     const auto keys = read_operand(tile.keys + lane.keys + step * 32);
     scores = wmma<Element>(keys, query.get(step, shared, lane), scores);
   }
+  constexpr int kRead = 0x100;
+  constexpr int kMatrix = 0x008;
+  __builtin_amdgcn_sched_group_barrier(kRead, 2, 0);
+#pragma unroll
+  for (int step = 0; step < Tile::kSteps; ++step) {
+    if (step + 1 < Tile::kKept) {
+      __builtin_amdgcn_sched_group_barrier(kRead, 2, 0);
+    } else {
+      __builtin_amdgcn_sched_group_barrier(kRead, 4, 0);
+    }
+    __builtin_amdgcn_sched_group_barrier(kMatrix, 1, 0);
+  }
   return scores;
 }
 
@@ -166,6 +178,14 @@ OCTAVE_DEVICE void accumulate_tile(const TileBuffer<Tile>& tile, const WmmaOpera
   for (int n = 0; n < Tile::kSteps; ++n) {
     const auto values = read_operand(tile.values + lane.values_low + n * 512, tile.values + lane.values_high + n * 512);
     row.out[n] = wmma<Element>(values, p, row.out[n]);
+  }
+  constexpr int kRead = 0x100;
+  constexpr int kMatrix = 0x008;
+  __builtin_amdgcn_sched_group_barrier(kRead, 2, 0);
+#pragma unroll
+  for (int n = 0; n < Tile::kSteps; ++n) {
+    __builtin_amdgcn_sched_group_barrier(kRead, 2, 0);
+    __builtin_amdgcn_sched_group_barrier(kMatrix, 1, 0);
   }
 }
 
