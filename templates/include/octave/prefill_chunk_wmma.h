@@ -12,13 +12,15 @@ namespace octave {
 template <class Tile>
 struct ChunkShared {
   PrefillShared<Tile> operands;
-  // Of each wave: whether its part of the tile holds a V that is not finite.
-  alignas(16) int not_finite[Tile::kWaves];
+  // Of each wave: whether its part of the tile holds outliers of V.
+  alignas(16) int outliers[Tile::kWaves];
 };
 
-// The row as the prefix left it: the sum of the splits' partials, with the largest reference of them.
+// The row as the prefix left it: the sum of the splits' partials, with the largest reference of them, outputs times
+// `scale`.
 template <class Tile>
-OCTAVE_DEVICE void merge_partials(const float* partials, int64_t split_stride, int splits, RowState<Tile>& row) {
+OCTAVE_DEVICE void merge_partials(const float* partials, int64_t split_stride, int splits, float scale,
+                                  RowState<Tile>& row) {
   if (splits == 0) return;
   float largest = -kInfinity;
   for (int split = 0; split < splits; ++split)
@@ -33,7 +35,7 @@ OCTAVE_DEVICE void merge_partials(const float* partials, int64_t split_stride, i
 #pragma unroll
     for (int n = 0; n < Tile::kSteps; ++n) {
       const auto values = load<float8>(partial + 16 * n + lane_index() / 16 * 8);
-      row.out[n] = __builtin_elementwise_fma(float8{} + weight, values, row.out[n]);
+      row.out[n] = __builtin_elementwise_fma(float8{} + weight * scale, values, row.out[n]);
     }
   }
   row.reference = row.unit == 0.0f ? 0.0f : largest / row.unit;
@@ -73,7 +75,8 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
   }
   auto state = RowState<Tile>::of(sm_scale * 1.4426950408889634f);
   merge_partials(partials + row.offset(request, partial_token_stride, partial_head_stride), partial_split_stride,
-                 splits_in_use<Config::kSplitGranule>(request.context, num_kv_splits), state);
+                 splits_in_use<Config::kSplitGranule>(request.context, num_kv_splits),
+                 ChunkValues<Scalar>::kScale, state);
 
   // Tokens of the chunk that every row of the workgroup sees, and that any row of it or of the wave sees.
   const int all_see = first_row / gqa_group + 1;
@@ -89,14 +92,14 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
   load_part(keys, values, k_token_stride, v_token_stride, request.tokens, chunk_lane, part);
   for (int token = 0; token < any_sees; token += Tile::kTokens) {
     TileBuffer<Tile>& tile = shared.operands.tiles[0];
-    const bool edge = token + Tile::kTokens > all_see;
     workgroup_barrier();
-    if (edge) {
-      const bool found = chunk_lane.takes_value && any_not_finite<Scalar>(part);
-      if (found) remove_not_finite<Scalar>(part);
-      if (lane_index() == 0) shared.not_finite[wave_index()] = found;
+    const bool checked = ChunkValues<Scalar>::kEveryTile || token + Tile::kTokens > all_see;
+    if (checked) {
+      const bool found = chunk_lane.takes_value && any_outlier<Scalar>(part);
+      if (found) remove_outliers<Scalar>(part);
+      if (lane_index() == 0) shared.outliers[wave_index()] = found;
     }
-    write_part(part, chunk_lane, tile);
+    write_part<Scalar>(part, chunk_lane, tile);
     workgroup_barrier();
     if (token + Tile::kTokens < any_sees) {
       keys += Tile::kTokens * k_token_stride;
@@ -106,23 +109,23 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
     if (token >= wave_any_sees) continue;
     const int visible = row.token + 1 - token;
     const auto scores = score_tile<Scalar>(tile, shared.operands, query, lane);
-    const auto p = probabilities<Scalar>(scores, token + Tile::kTokens > wave_all_see,
-                                         visible - lane_index() / 16 * 8, state);
-    accumulate_tile<Scalar>(tile, p, lane, state);
-    if (edge) {
+    const auto p =
+        probabilities(scores, token + Tile::kTokens > wave_all_see, visible - lane_index() / 16 * 8, state);
+    accumulate_tile(tile, p, lane, state);
+    if (checked) {
       int found = 0;
 #pragma unroll
-      for (int w = 0; w < Tile::kWaves; ++w) found |= shared.not_finite[w];
+      for (int w = 0; w < Tile::kWaves; ++w) found |= shared.outliers[w];
       if (uniform(found) != 0) {
-        add_not_finite(chunk_values + token * v_token_stride, v_token_stride, p, min(visible, request.tokens - token),
-                       state);
+        add_outliers(chunk_values + token * v_token_stride, v_token_stride, p, min(visible, request.tokens - token),
+                     state);
       }
     }
   }
 
   const float sum = state.sum + lane_xor<16>(state.sum);
   if (!exists) return;
-  const float share = 1.0f / sum;
+  const float share = 1.0f / (sum * ChunkValues<Scalar>::kScale);
   Scalar* target = out + row.offset(request, out_token_stride, out_head_stride) + lane_index() / 16 * 8;
 #pragma unroll
   for (int n = 0; n < Tile::kSteps; ++n) {

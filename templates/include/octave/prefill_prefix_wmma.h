@@ -147,8 +147,8 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
       load_part(base_of(walk), row_stride, unpack_lane, part);
     }
     const auto scores = score_tile<_Float16>(tile, shared, query, lane);
-    const auto p = probabilities<_Float16>(scores, visible < Tile::kTokens, visible - lane_index() / 16 * 8, state);
-    accumulate_tile<_Float16>(tile, p, lane, state);
+    const auto p = probabilities(scores, visible < Tile::kTokens, visible - lane_index() / 16 * 8, state);
+    accumulate_tile(tile, p, lane, state);
   }
 
   const float sum = state.sum + lane_xor<16>(state.sum);

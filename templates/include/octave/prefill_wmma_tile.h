@@ -147,9 +147,9 @@ OCTAVE_DEVICE void raise_reference(const float8& scores, int visible, RowState<T
   for (int r = 0; r < 8; ++r) powers[r] = r < visible ? (scores[r] - largest) * row.unit : -kInfinity;
 }
 
-// P of a tile as an operand. visible: how many of the lane's 8 tokens, the first ones, its row may see; masked, the
+// P of a tile as an operand in fp16. visible: how many of the lane's 8 tokens, the first ones, its row may see; masked, the
 // same for all lanes: whether that is less than 8 anywhere.
-template <class Element, class Tile>
+template <class Tile>
 OCTAVE_DEVICE WmmaOperand probabilities(const float8& scores, bool masked, int visible, RowState<Tile>& row) {
   float8 powers;
 #pragma unroll
@@ -165,19 +165,21 @@ OCTAVE_DEVICE WmmaOperand probabilities(const float8& scores, bool masked, int v
   uint32_t own[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    own[i] = pack_pair<Element>(exp2(powers[2 * i]), exp2(powers[2 * i + 1]));
-    row.sum = add_pair<Element>(own[i], row.sum);
+    // Towards zero; the sum is that of what is multiplied, so that nothing is lost to it.
+    const auto pair = __builtin_amdgcn_cvt_pkrtz(exp2(powers[2 * i]), exp2(powers[2 * i + 1]));
+    own[i] = bit_cast<uint32_t>(pair);
+    row.sum = __builtin_amdgcn_fdot2(bit_cast<half2>(pair), half2{1.0f, 1.0f}, row.sum, false);
   }
   return gather_halves(own);
 }
 
-template <class Element, class Tile>
+template <class Tile>
 OCTAVE_DEVICE void accumulate_tile(const TileBuffer<Tile>& tile, const WmmaOperand& p, const PrefillLane<Tile>& lane,
                                    RowState<Tile>& row) {
 #pragma unroll
   for (int n = 0; n < Tile::kSteps; ++n) {
     const auto values = read_operand(tile.values + lane.values_low + n * 512, tile.values + lane.values_high + n * 512);
-    row.out[n] = wmma<Element>(values, p, row.out[n]);
+    row.out[n] = wmma<_Float16>(values, p, row.out[n]);
   }
   constexpr int kRead = 0x100;
   constexpr int kMatrix = 0x008;

@@ -14,9 +14,7 @@ using float8 = float __attribute__((ext_vector_type(8)));
 using uint2 = uint32_t __attribute__((ext_vector_type(2)));
 using half2 = _Float16 __attribute__((ext_vector_type(2)));
 using half16 = _Float16 __attribute__((ext_vector_type(16)));
-using short2 = short __attribute__((ext_vector_type(2)));
 using short16 = short __attribute__((ext_vector_type(16)));
-using bfloat2 = __bf16 __attribute__((ext_vector_type(2)));
 
 // 16 elements of 2 bytes of one row.
 struct WmmaOperand {
@@ -49,37 +47,9 @@ OCTAVE_MEMBER float8 wmma<__bf16>(const WmmaOperand& a, const WmmaOperand& b, fl
   return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(bit_cast<short16>(a), bit_cast<short16>(b), c);
 }
 
-// Two elements in a register, the first in its low half. fp16: towards zero.
-template <class Element>
-OCTAVE_DEVICE uint32_t pack_pair(float first, float second);
-
-template <>
-OCTAVE_MEMBER uint32_t pack_pair<_Float16>(float first, float second) {
-  return bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(first, second));
-}
-template <>
-OCTAVE_MEMBER uint32_t pack_pair<__bf16>(float first, float second) {
-  // To nearest; halves go away from zero. Only for numbers below the largest bf16, and NaN with a low payload.
-  return __builtin_amdgcn_perm(bit_cast<uint32_t>(second) + 0x8000u, bit_cast<uint32_t>(first) + 0x8000u, 0x07060302u);
-}
-
-// sum + both elements of a pair
-template <class Element>
-OCTAVE_DEVICE float add_pair(uint32_t pair, float sum);
-
-template <>
-OCTAVE_MEMBER float add_pair<_Float16>(uint32_t pair, float sum) {
-  return __builtin_amdgcn_fdot2(bit_cast<half2>(pair), half2{1.0f, 1.0f}, sum, false);
-}
-template <>
-OCTAVE_MEMBER float add_pair<__bf16>(uint32_t pair, float sum) {
-  return __builtin_amdgcn_fdot2_f32_bf16(bit_cast<bfloat2>(pair), bit_cast<bfloat2>(0x3F803F80u), sum, false);
-}
-
 // The first element of a pair.
-template <class Element>
 OCTAVE_DEVICE float unpack_low(uint32_t pair) {
-  return static_cast<float>(bit_cast<Element>(static_cast<uint16_t>(pair)));
+  return static_cast<float>(bit_cast<_Float16>(static_cast<uint16_t>(pair)));
 }
 
 // The operand of a lane's column from D's values in order: a lane has half of them, the other half comes from lane ^ 16.
