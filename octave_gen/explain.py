@@ -11,7 +11,7 @@ from typing import Final
 from octave_gen import arch as archs
 from octave_gen.errors import did_you_mean
 from octave_gen.formats import CACHE_DTYPES, FAMILIES, family_of
-from octave_gen.kernels import KINDS
+from octave_gen.kernels import KINDS, kind_of
 from octave_gen.kernels.base import MAX_GROUP, SCALARS, KernelKind, Shape
 from octave_gen.plan import Variant
 
@@ -21,7 +21,7 @@ LONGEST: Final = 200
 """Characters of a name that are compared; the search takes time with the square of the length."""
 
 _NAME: Final = re.compile(
-    r"(?P<kind>[a-z]+)(?:_(?P<cache_dtype>[a-z0-9_]+?))?_h(?P<head_size>[0-9]{1,6})(?:r(?P<rotary_dims>[0-9]{1,6}))?"
+    r"(?P<subject>[a-z][a-z0-9_]*?)_h(?P<head_size>[0-9]{1,6})(?:r(?P<rotary_dims>[0-9]{1,6}))?"
     r"(?:_g(?P<gqa_group>[0-9]{1,6}))?(?:_q(?P<query_group>[0-9]{1,6}))?"
     r"(?:_(?P<scalar>[a-z0-9]+))?_(?P<tier>[a-z0-9]+)_(?P<arch>[a-z]+[0-9][0-9a-f]*)"
 )
@@ -75,18 +75,26 @@ def _parse(name: str) -> _Name | None:
     match = _NAME.fullmatch(name)
     if match is None:
         return None
+    kind, cache_dtype = _kind_and_dtype(match["subject"])
     numbers = {field: int(match[field]) if match[field] else None for field in _NUMBERS}
     return _Name(
-        kind=match["kind"],
+        kind=kind,
         scalar=match["scalar"],
         tier=match["tier"],
         arch=match["arch"],
         head_size=int(match["head_size"]),
-        cache_dtype=match["cache_dtype"],
+        cache_dtype=cache_dtype,
         rotary_dims=numbers["rotary_dims"],
         gqa_group=numbers["gqa_group"],
         query_group=numbers["query_group"],
     )
+
+
+def _kind_and_dtype(subject: str) -> tuple[str, str | None]:
+    """The parts before the head, either of which may be unknown: then the first word is the kind."""
+    known = next((dtype for dtype in CACHE_DTYPES if subject.endswith(f"_{dtype}")), None)
+    kind = kind_of(f"{subject}_") or (subject.removesuffix(f"_{known}") if known else subject.partition("_")[0])
+    return kind, subject[len(kind) + 1 :] or None
 
 
 def explain(name: str, planned: Sequence[Variant]) -> Miss:

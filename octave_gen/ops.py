@@ -4,11 +4,21 @@
     Rotates, quantizes and packs token i of key and value, fp16 or bf16 [tokens, kv_heads, head_size], into slot
     slot_mapping[i] (int64 [tokens]; a negative one skips the token).
 ``decode(out, query, cache, block_table, q_to_req, q_to_klen, mid_o, k_signs, v_signs, sm_scale, num_kv_splits, fmt,
-query_group, use_wmma)``
+query_group, use_wmma, group_starts=None)``
     Attention of query, fp16 or bf16 [queries, q_heads, head_size], over the first q_to_klen[i] tokens of request
     q_to_req[i] (int32 [queries]; klen 0 or a request out of range is padding and gives zeros) into out, of query's
     shape and dtype. block_table: int32 [requests, blocks]. mid_o: fp32 workspace, at least ``workspace_shape(…)``.
-    query_group: consecutive queries that one workgroup serves. use_wmma: the chip's matrix tier, not the portable one.
+    query_group: consecutive queries that are served together. use_wmma: the chip's matrix tier, not the portable one.
+    group_starts: int32 [groups], where each group starts (`QueryGroups`); without it group i starts at i * query_group.
+``prefill(out, q, k, v, cache, block_table, cu_seqlens_q, seq_lens, max_query_len, sm_scale, fmt, workspace=None,
+num_kv_splits=1)``
+    Attention of the chunks of several requests, each over its packed prefix and causally over its own k and v. All is
+    rotated: q and k like K (``rotate``, k_layout for block K), v and out like V. q, out: fp16 or bf16 [tokens, q_heads,
+    head_size]; k, v: [tokens, kv_heads, head_size]; rows at multiples of 16 bytes. Request r has the tokens
+    cu_seqlens_q[r] … cu_seqlens_q[r + 1] - 1 (int32 [requests + 1]), at most max_query_len, of its seq_lens[r] (int32
+    [requests]); those before them are in the cache. block_table: int32 [≥ requests, blocks]. workspace: fp32 scratch,
+    at least ``workspace_shape(tokens, q_heads, num_kv_splits, head_size)``; without one, the op takes it from torch's
+    allocator for the call. Rows of out behind the last request are not written.
 ``rotate(x, signs, k_layout, inverse)``
     Rotates x, fp16 or bf16 [tokens, heads, head_size], in place: blocks of 64 dims (k_layout) or the whole head.
 
@@ -24,9 +34,18 @@ from __future__ import annotations
 
 from octave_gen.formats.octave.rotation import sign_tensor
 from octave_gen.kernels.splits import MAX_KV_SPLITS, workspace_bytes, workspace_shape
-from octave_gen.runtime.metadata import QueryMaps, map_capacity
+from octave_gen.runtime.metadata import QueryGroups, QueryMaps, group_capacity, map_capacity
 from octave_gen.runtime.registration import register
 
-__all__ = ["MAX_KV_SPLITS", "QueryMaps", "map_capacity", "sign_tensor", "workspace_bytes", "workspace_shape"]
+__all__ = [
+    "MAX_KV_SPLITS",
+    "QueryGroups",
+    "QueryMaps",
+    "group_capacity",
+    "map_capacity",
+    "sign_tensor",
+    "workspace_bytes",
+    "workspace_shape",
+]
 
 register()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+import prefill_stand_in
 import pytest
 
 from octave_gen import plan, spec
@@ -36,7 +38,8 @@ def planned() -> list[Variant]:
         ("decode_octave_k3v3_h256r64_g16_q8_f16_portable_gfx942", "gqa_group × query_group up to 64, not 128"),
         ("decode_octave_k3v3_h256r64_g6_q4_fp16_portable_gfx942", "no query dtype 'fp16'; query dtypes: f16, bf16"),
         ("decode_octave_k3v3_h320r64_g6_q4_portable_gfx942", "query dtype is missing"),
-        ("decode_octave_k3v3_h256r64_g6_q4_f16_wmma_gfx942", "decode has no tier 'wmma'; tiers: portable, mfma"),
+        ("decode_octave_k3v3_h256r64_g6_q4_f16_scalar_gfx942", "decode has no tier 'scalar'; tiers: portable, mfma"),
+        ("decode_octave_k3v3_h256r64_g6_q4_f16_mfma_gfx1100", "gfx1100 offers no tier 'mfma'; tiers: portable"),
         ("decode_octave_k3v3_h256r64_g6_q4_f16_portable_gfx950", "gfx950 is not supported: CDNA4"),
         ("decode_octave_k3v3_h256r64_g6_q4_f16_portable_gfx943", r"did you mean gfx942\?"),
         ("decode_octave_k3v3_h256r64_q4_f16_portable_gfx942", "decode depends on g<GQA group>"),
@@ -71,8 +74,31 @@ def test_a_kernel_without_a_dtype_is_impossible_only_where_no_family_has_it(
     assert explain(name, others).reasons == ("not octave", "not other")
 
 
+@pytest.mark.parametrize(
+    ("name", "reasons"),
+    [
+        ("prefill_prefix_octave_k3v3_h256r64_f16_mfma_gfx942", ["it could exist, but no spec asks for it"]),
+        ("prefill_chunk_h256_f16_mfma_gfx942", ["it could exist, but no spec asks for it"]),
+        ("prefill_chunk_octave_k3v3_h256_f16_mfma_gfx942", ["prefill_chunk does not depend on a cache dtype"]),
+        ("prefill_prefix_h256r64_f16_mfma_gfx942", ["prefill_prefix depends on a cache dtype"]),
+        ("prefill_prefix_octave_k9_h256r64_f16_mfma_gfx942", ["no cache dtype 'octave_k9'"]),
+        ("prefill_octave_k3v3_h256r64_f16_mfma_gfx942", [r"no kernel kind 'prefill' \(did you mean"]),
+        ("prefil_prefix_octave_k3v3_h256r64_f16_mfma_gfx942", [r"'prefil_prefix' \(did you mean prefill_prefix"]),
+        ("prefill_prefix_octave_k3v3_h256r64_f16_portable_gfx942", ["no tier 'portable'; tiers: mfma"]),
+    ],
+)
+def test_names_of_kinds_of_two_words(
+    planned: list[Variant], name: str, reasons: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefill_stand_in.register(monkeypatch)
+    found = explain(name, planned).reasons
+    assert len(found) == len(reasons)
+    for reason, expected in zip(found, reasons, strict=True):
+        assert re.search(expected, reason)
+
+
 def test_all_wrong_parts_are_named_at_once(planned: list[Variant]) -> None:
-    miss = explain("decode_octave_k9_h200r64_g99_q4_f99_wmma_gfx000", planned)
+    miss = explain("decode_octave_k9_h200r64_g99_q4_f99_scalar_gfx000", planned)
     assert len(miss.reasons) == 5
 
 

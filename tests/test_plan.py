@@ -50,6 +50,18 @@ def catalogue() -> list[Variant]:
     return plan.variants(spec.shipped())
 
 
+@pytest.fixture(scope="module")
+def portable(catalogue: list[Variant]) -> list[Variant]:
+    """The part of the catalogue that no other tier changes."""
+    return [variant for variant in catalogue if variant.tier.name == "portable"]
+
+
+@pytest.fixture
+def decode_portable_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = KINDS["decode"]
+    monkeypatch.setitem(KINDS, "decode", replace(decode, tiers=(decode.tier("portable"),)))
+
+
 def refusal(*args: object) -> OctaveError:
     with pytest.raises(OctaveError) as caught:
         plan.variants(*args)  # type: ignore[arg-type]
@@ -58,7 +70,9 @@ def refusal(*args: object) -> OctaveError:
 
 
 def test_names_follow_the_scheme() -> None:
-    assert [variant.name for variant in plan.variants([make(archs=("gfx942", "gfx1100"))])] == [
+    names = [variant.name for variant in plan.variants([make(archs=("gfx942", "gfx1100"))])]
+    assert "decode_octave_k3v4_h256r64_g6_q1_f16_mfma_gfx942" in names
+    assert [name for name in names if "_portable_" in name] == [
         "store_octave_k3v4_h256r64_f16_portable_gfx1100",
         "store_octave_k3v4_h256r64_f16_portable_gfx942",
         "rotate_h256_f16_portable_gfx1100",
@@ -71,23 +85,31 @@ def test_names_follow_the_scheme() -> None:
 
 
 def test_unit_and_source_leave_the_query_dtype_out() -> None:
-    decode = next(v for v in plan.variants([make(query_dtypes=("bf16",))]) if v.kind.name == "decode")
+    (decode,) = plan.select(plan.variants([make(query_dtypes=("bf16",))]), "decode_*_portable_*")
     assert decode.name == "decode_octave_k3v4_h256r64_g6_q1_bf16_portable_gfx942"
     assert decode.unit == "decode_octave_k3v4_h256r64_g6_q1_portable_gfx942"
     assert decode.source == "gfx942/decode_octave_k3v4_h256r64_g6_q1_portable_gfx942.hip"
     assert decode.geometry == decode.tier.geometry(decode.shape, decode.arch)
 
 
-def test_the_catalogue_has_82_units_and_164_variants_per_arch(catalogue: list[Variant]) -> None:
+def test_the_portable_catalogue_has_82_units_and_164_variants_per_arch(portable: list[Variant]) -> None:
     for arch in ARCHS:
-        mine = [variant for variant in catalogue if variant.arch.name == arch]
+        mine = [variant for variant in portable if variant.arch.name == arch]
         assert len(mine) == 164
         units = plan.units(mine)
         assert len(units) == 82
         kinds = Counter(unit.first.kind.name for unit in units)
         assert kinds == {"store": 6, "rotate": 2, "decode": 72, "reduce": 2}
         assert all(len(unit.variants) == 2 for unit in units)
-    assert len(catalogue) == 2 * 164
+    assert len(portable) == 2 * 164
+
+
+def test_every_tier_of_decode_serves_the_whole_catalogue(catalogue: list[Variant]) -> None:
+    decode = [variant for variant in catalogue if variant.kind.name == "decode"]
+    offered = {(chip.name, tier.name) for chip in ARCHS.values() for tier in KINDS["decode"].tiers_on(chip)}
+    assert offered >= {("gfx942", "portable"), ("gfx942", "mfma"), ("gfx1100", "portable")}
+    assert Counter((v.arch.name, v.tier.name) for v in decode) == dict.fromkeys(offered, 144)
+    assert Counter((u.first.arch.name, u.first.tier.name) for u in plan.units(decode)) == dict.fromkeys(offered, 72)
 
 
 def test_the_catalogue_has_the_promised_groups(catalogue: list[Variant]) -> None:
@@ -121,7 +143,7 @@ def test_archs_narrow_the_plan(catalogue: list[Variant]) -> None:
 def test_a_variant_that_two_specs_ask_for_is_planned_once() -> None:
     one = make(source="one.toml", gqa_groups=(1, 6))
     two = make(source="two.toml", gqa_groups=(6, 8))
-    specs = {variant.name: variant.specs for variant in plan.variants([one, two])}
+    specs = {variant.name: variant.specs for variant in plan.variants([one, two]) if variant.tier.name == "portable"}
     decode = "decode_octave_k3v4_h256r64_g{}_q1_f16_portable_gfx942"
     assert specs[decode.format(1)] == ("one.toml",)
     assert specs[decode.format(6)] == ("one.toml", "two.toml")
@@ -151,22 +173,31 @@ def test_each_variant_gets_the_budget_that_selects_it() -> None:
 
 
 @pytest.mark.parametrize(("count", "problem"), [(0, "no budget covers"), (2, "2 budgets cover")])
-def test_exactly_one_budget_selects_a_variant(count: int, problem: str) -> None:
-    rules = [BudgetRule(kind, "gfx942", BUDGET) for kind in KINDS if kind != "decode"]
-    rules += [BudgetRule("decode", "gfx942", BUDGET)] * count
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("store", "store on gfx942 for octave_k3v4"),
+        ("rotate", "rotate on gfx942"),
+        ("decode", "decode on gfx942 for octave_k3v4 with gqa_group 6, query_group 1 in the portable tier"),
+    ],
+)
+def test_exactly_one_budget_selects_a_variant(kind: str, what: str, count: int, problem: str) -> None:
+    """The tier is named where the chip offers several of the kind."""
+    rules = [BudgetRule(other, "gfx942", BUDGET) for other in KINDS if other != kind]
+    rules += [BudgetRule(kind, "gfx942", BUDGET)] * count
     error = refusal([make(budgets=tuple(rules))])
-    what = "decode on gfx942 for octave_k3v4 with gqa_group 6, query_group 1"
     assert str(error).startswith(f"mine.toml: {problem} {what}\n")
 
 
 def test_cache_dtypes_select_a_budget_and_its_counts() -> None:
-    rules = [BudgetRule(kind, "gfx942", BUDGET) for kind in ("rotate", "reduce")]
+    by_dtype = [name for name, kind in KINDS.items() if "cache_dtype" in kind.fields]
+    rules = [BudgetRule(kind, "gfx942", BUDGET) for kind in KINDS if kind not in by_dtype]
     for dtype, vgprs, valu in (("octave_k3v3", 33, 3.0), ("octave_k3v4", 34, 4.0)):
         chosen, counted = replace(BUDGET, vgprs=vgprs), CountedBudget(valu=valu)
-        rules += [BudgetRule(k, "gfx942", chosen, cache_dtypes=(dtype,), counted=counted) for k in ("store", "decode")]
+        rules += [BudgetRule(k, "gfx942", chosen, cache_dtypes=(dtype,), counted=counted) for k in by_dtype]
     planned = plan.variants([replace(make(budgets=tuple(rules)), cache_dtypes=("octave_k3v3", "octave_k3v4"))])
-    got = {(v.kind.name, v.shape.cache_dtype): (v.budget.vgprs, v.counted.valu) for v in planned}
-    assert got == {
+    portable = [v for v in planned if v.tier.name == "portable"]
+    assert {(v.kind.name, v.shape.cache_dtype): (v.budget.vgprs, v.counted.valu) for v in portable} == {
         ("store", "octave_k3v3"): (33, 3.0),
         ("store", "octave_k3v4"): (34, 4.0),
         ("rotate", None): (128, None),
@@ -193,17 +224,17 @@ def test_kernels_of_two_families_are_not_merged() -> None:
 
 def test_each_tier_gets_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     decode, chip = KINDS["decode"], ARCHS["gfx942"]
-    matrix = replace(decode.tiers[0], name="matrix")
-    monkeypatch.setitem(KINDS, "decode", replace(decode, tiers=(*decode.tiers, matrix)))
-    monkeypatch.setitem(ARCHS, "gfx942", replace(chip, tiers=("portable", "matrix")))
+    portable = decode.tier("portable")
+    monkeypatch.setitem(KINDS, "decode", replace(decode, tiers=(portable, replace(portable, name="matrix"))))
+    monkeypatch.setitem(ARCHS, "gfx942", replace(chip, tiers=(*chip.tiers, "matrix")))
     others = [BudgetRule(kind, "gfx942", BUDGET) for kind in KINDS if kind != "decode"]
-    portable = BudgetRule("decode", "gfx942", replace(BUDGET, vgprs=11), tiers=("portable",))
-    planned = plan.variants([make(budgets=(*others, portable, replace(portable, budget=BUDGET, tiers=("matrix",))))])
+    rule = BudgetRule("decode", "gfx942", replace(BUDGET, vgprs=11), tiers=("portable",))
+    planned = plan.variants([make(budgets=(*others, rule, replace(rule, budget=BUDGET, tiers=("matrix",))))])
     got = {v.tier.name: v.budget.vgprs for v in planned if v.kind.name == "decode"}
     assert got == {"portable": 11, "matrix": 128}
-    shared = plan.variants([make(budgets=(*others, replace(portable, tiers=())))])
+    shared = plan.variants([make(budgets=(*others, replace(rule, tiers=())))])
     assert [v.budget.vgprs for v in shared if v.kind.name == "decode"] == [11, 11]
-    error = refusal([make(budgets=(*others, portable))])
+    error = refusal([make(budgets=(*others, rule))])
     what = "decode on gfx942 for octave_k3v4 with gqa_group 6, query_group 1 in the matrix tier"
     assert error.what == f"no budget covers {what}"
 
@@ -231,7 +262,7 @@ def test_a_plan_without_specs_is_an_error() -> None:
     assert refusal([]).what == "the plan is empty"
 
 
-def test_too_many_rows_are_refused_for_every_arch_in_one_report() -> None:
+def test_too_many_rows_are_refused_for_every_arch_in_one_report(decode_portable_alone: None) -> None:
     wide = make(source="wide.toml", gqa_groups=(16,), query_groups=(4, 5), archs=("gfx942", "gfx1100"))
     wide = replace(wide, query_dtypes=("fp16", "bf16"))
     error = refusal([wide, make(source="wider.toml", gqa_groups=(15,), query_groups=(16,))])
@@ -244,16 +275,20 @@ def test_too_many_rows_are_refused_for_every_arch_in_one_report() -> None:
     )
 
 
-def test_64_rows_are_planned() -> None:
-    assert len(plan.variants([make(gqa_groups=(16,), query_groups=(4,))])) == 4
+@pytest.mark.parametrize(("query_group", "tiers"), [(4, {"portable", "mfma"}), (5, {"mfma"})])
+def test_a_shape_is_planned_in_the_tiers_that_hold_it(query_group: int, tiers: set[str]) -> None:
+    """64 rows are the most that the portable tier holds."""
+    planned = plan.variants([make(gqa_groups=(16,), query_groups=(query_group,))])
+    assert {variant.tier.name for variant in planned if variant.kind.name == "decode"} == tiers
 
 
-def test_a_head_of_192_is_refused_by_every_kind_with_the_reason() -> None:
+def test_a_head_of_192_is_refused_by_every_kind_with_the_reasons_of_its_tiers() -> None:
     lines = refusal([make(head_size=192)]).what.split("\n")
-    assert lines[1:] == [
-        f"  mine.toml: {kind} on gfx942: the portable tier holds head_size 64, 128, 256 and 512, not 192"
-        for kind in KINDS
-    ]
+    reasons = dict(line.removeprefix("  mine.toml: ").split(" on gfx942: ") for line in lines[1:])
+    assert list(reasons) == list(KINDS)
+    portable = "the portable tier holds head_size 64, 128, 256 and 512, not 192"
+    assert {reasons[kind] for kind in ("store", "rotate", "reduce")} == {portable}
+    assert reasons["decode"] == f"{portable}; the mfma tier holds head_size 128 and 256, not 192"
 
 
 def test_a_chip_without_a_tier_of_the_kind_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +300,7 @@ def test_a_chip_without_a_tier_of_the_kind_says_so(monkeypatch: pytest.MonkeyPat
 def test_select_matches_whole_names_by_glob(catalogue: list[Variant]) -> None:
     assert plan.select(catalogue, None) == catalogue
     assert plan.select(catalogue, "*") == catalogue
-    chosen = plan.select(catalogue, "decode_*_g6_q[14]_bf16_*_gfx942")
+    chosen = plan.select(catalogue, "decode_*_g6_q[14]_bf16_portable_*942")
     assert len(chosen) == 2 * 3 * 2
     assert plan.select(catalogue, "rotate_h256_f16_portable_gfx942")[0].kind.name == "rotate"
 
@@ -284,12 +319,12 @@ def test_select_matches_whole_names_by_glob(catalogue: list[Variant]) -> None:
         ("decode", "decode_octave_k3v3_h128r64_g4_q1_f16_portable_gfx942"),
     ],
 )
-def test_a_filter_without_a_match_names_near_variants(pattern: str, near: str, catalogue: list[Variant]) -> None:
+def test_a_filter_without_a_match_names_near_variants(pattern: str, near: str, portable: list[Variant]) -> None:
     with pytest.raises(OctaveError) as caught:
-        plan.select(catalogue, pattern)
+        plan.select(portable, pattern)
     assert caught.value.exit_code == WRONG_REQUEST
     assert str(caught.value).startswith(f"filter: no variant matches {pattern!r} (did you mean {near}, ")
-    names = {variant.name for variant in catalogue}
+    names = {variant.name for variant in portable}
     shown = str(caught.value).split("did you mean ")[1].split("?)")[0].split(", ")
     assert len(shown) == 3
     assert set(shown) <= names
@@ -314,9 +349,10 @@ def test_siblings_share_the_unit(catalogue: list[Variant]) -> None:
 
 def test_units_gather_their_variants_in_order(catalogue: list[Variant]) -> None:
     units = plan.units(catalogue)
-    assert [variant for unit in units for variant in unit.variants] == catalogue
+    assert [unit.name for unit in units] == list(dict.fromkeys(variant.unit for variant in catalogue))
+    assert all(list(unit.variants) == [v for v in catalogue if v.unit == unit.name] for unit in units)
     assert all(unit.first is unit.variants[0] and unit.source == unit.first.source for unit in units)
-    assert len({unit.source for unit in units}) == len(units) == 164
+    assert len({unit.source for unit in units}) == len(units) == len(catalogue) // 2
 
 
 def test_variants_of_a_unit_differ_in_query_dtype_alone() -> None:

@@ -42,6 +42,7 @@ struct Config {
   static constexpr int kHeadSize = 128;
   static constexpr int kGqaGroup = 12;
   static constexpr int kQueryGroup = 4;
+  static constexpr int kQueries = 4;
   static constexpr int kThreads = 256;
   static constexpr int kTileTokens = 64;
   static constexpr int kSplitGranule = 16;
@@ -54,6 +55,7 @@ extern "C" OCTAVE_KERNEL(256, 3) void decode_octave_k3v3_compact_h128r64_g12_q4_
     const int32_t* block_table,
     const int32_t* q_to_req,
     const int32_t* q_to_klen,
+    const int32_t* group_starts,
     float* mid_o,
     const uint32_t* k_signs,
     int64_t query_token_stride,
@@ -66,13 +68,15 @@ extern "C" OCTAVE_KERNEL(256, 3) void decode_octave_k3v3_compact_h128r64_g12_q4_
     int64_t mid_head_stride,
     int64_t mid_split_stride,
     int32_t num_queries,
+    int32_t num_groups,
     int32_t num_requests,
     int32_t block_size,
     int32_t num_kv_splits,
     float sm_scale) {
-  octave::decode<Format, Config>(query, cache, block_table, q_to_req, q_to_klen, mid_o, k_signs, query_token_stride, query_head_stride,
-      cache_block_stride, cache_head_stride, cache_row_stride, block_table_stride, mid_token_stride,
-      mid_head_stride, mid_split_stride, num_queries, num_requests, block_size, num_kv_splits, sm_scale);
+  octave::decode<Format, Config>(query, cache, block_table, q_to_req, q_to_klen, group_starts, mid_o, k_signs, query_token_stride,
+      query_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, block_table_stride,
+      mid_token_stride, mid_head_stride, mid_split_stride, num_queries, num_groups, num_requests, block_size,
+      num_kv_splits, sm_scale);
 }
 
 extern "C" OCTAVE_KERNEL(256, 3) void decode_octave_k3v3_compact_h128r64_g12_q4_f16_portable_gfx942(
@@ -81,6 +85,7 @@ extern "C" OCTAVE_KERNEL(256, 3) void decode_octave_k3v3_compact_h128r64_g12_q4_
     const int32_t* block_table,
     const int32_t* q_to_req,
     const int32_t* q_to_klen,
+    const int32_t* group_starts,
     float* mid_o,
     const uint32_t* k_signs,
     int64_t query_token_stride,
@@ -93,11 +98,13 @@ extern "C" OCTAVE_KERNEL(256, 3) void decode_octave_k3v3_compact_h128r64_g12_q4_
     int64_t mid_head_stride,
     int64_t mid_split_stride,
     int32_t num_queries,
+    int32_t num_groups,
     int32_t num_requests,
     int32_t block_size,
     int32_t num_kv_splits,
     float sm_scale) {
-  octave::decode<Format, Config>(query, cache, block_table, q_to_req, q_to_klen, mid_o, k_signs, query_token_stride, query_head_stride,
-      cache_block_stride, cache_head_stride, cache_row_stride, block_table_stride, mid_token_stride,
-      mid_head_stride, mid_split_stride, num_queries, num_requests, block_size, num_kv_splits, sm_scale);
+  octave::decode<Format, Config>(query, cache, block_table, q_to_req, q_to_klen, group_starts, mid_o, k_signs, query_token_stride,
+      query_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, block_table_stride,
+      mid_token_stride, mid_head_stride, mid_split_stride, num_queries, num_groups, num_requests, block_size,
+      num_kv_splits, sm_scale);
 }

@@ -83,9 +83,9 @@ def _records(chosen: Chosen, variants: Sequence[Variant]) -> list[Record]:
     from octave_gen import plan
     from octave_gen.build.records import records
 
-    names = {variant.name for variant in variants}
     units = plan.units(plan.with_siblings(variants, chosen.planned))
-    return [record for record in records(units) if record["name"] in names]
+    by_name = {record["name"]: record for record in records(units)}
+    return [by_name[variant.name] for variant in variants]
 
 
 def _libraries(chosen: Chosen, out: Path) -> dict[str, Held]:

@@ -44,7 +44,8 @@ def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     "--tokens",
     metavar="N,M",
     callback=_lengths,
-    help="The two context lengths that decode is counted at. Multiples of 192 hold whole tiles. Default: 192,384.",
+    help="The two context lengths that decode and prefill's prefix are counted at. Multiples of 192 hold whole tiles. "
+    "Default: 192,384.",
 )
 @json_option
 @click.option(
@@ -67,8 +68,9 @@ def command(
     """Count what built kernels execute, and say where an issue model sees the clocks go.
 
     Each kernel is run on the CPU at two lengths; the difference is what one unit of work takes: a token of context and
-    kv head for decode, a slot for store, a vector for rotate, a split of a row for reduce. The clocks are those of one
-    compute unit in a counted model. They are no timing: latency, caches and the efficiency of HBM are not in them.
+    kv head for decode, a slot for store, a vector for rotate, a split of a row for reduce, a token of the prefix or of
+    the chunk and 128 query vectors of its kv head for prefill. The clocks are those of one compute unit in a counted
+    model. They are no timing: latency, caches and the efficiency of HBM are not in them.
     """
     from octave_gen import manifest
     from octave_gen.build import files

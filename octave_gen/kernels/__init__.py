@@ -7,4 +7,9 @@ from octave_gen.kernels.base import KernelKind
 
 KINDS: dict[str, KernelKind] = {kind.name: kind for kind in (store.KIND, rotate.KIND, decode.KIND, reduce.KIND)}
 
-__all__ = ["KINDS", "KernelKind"]
+__all__ = ["KINDS", "KernelKind", "kind_of"]
+
+
+def kind_of(name: str) -> str | None:
+    """The kind whose name begins the name of a variant; None when none does."""
+    return next((kind for kind in KINDS if name.startswith(f"{kind}_")), None)

@@ -31,6 +31,7 @@ ARGUMENTS = (
     Argument("block_table", pointer("const int32_t*")),
     Argument("q_to_req", pointer("const int32_t*")),
     Argument("q_to_klen", pointer("const int32_t*")),
+    Argument("group_starts", pointer("const int32_t*")),
     Argument("mid_o", pointer("float*")),
     Argument("k_signs", pointer("const uint32_t*")),
     Argument("query_token_stride", I64),
@@ -43,12 +44,14 @@ ARGUMENTS = (
     Argument("mid_head_stride", I64),
     Argument("mid_split_stride", I64),
     Argument("num_queries", I32),
+    Argument("num_groups", I32),
     Argument("num_requests", I32),
     Argument("block_size", I32),
     Argument("num_kv_splits", I32),
     Argument("sm_scale", F32),
 )
-"""Strides of the cache in bytes (multiples of 4), all others in elements."""
+"""Strides of the cache in bytes (multiples of 4), all others in elements. group_starts may be null: groups of
+query_group query tokens then follow each other."""
 
 
 def _rows(shape: Shape) -> int:
@@ -76,6 +79,7 @@ def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
     return {
         "gqa_group": shape.gqa_group,
         "query_group": shape.query_group,
+        "queries": shape.query_group,
         "threads": PORTABLE_THREADS,
         "tile_tokens": _tile_tokens(shape),
         "split_granule": SPLIT_GRANULE,

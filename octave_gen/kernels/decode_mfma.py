@@ -1,7 +1,4 @@
-"""decode's mfma tier, for chips with MFMA: both products on the matrix cores, 16 tokens of a wave at a time.
-
-No chip offers it yet: it is executed and checked by a test until the specs have budgets for it.
-"""
+"""decode's mfma tier, for chips with MFMA: both products on the matrix cores, 16 tokens of a wave at a time."""
 
 from __future__ import annotations
 
@@ -12,24 +9,25 @@ from octave_gen.kernels.splits import SPLIT_GRANULE
 WAVES = 4
 TILE = 16
 MAX_ROWS = 32
-"""gqa_group × query_group: two columns of outputs are what a wave's registers hold."""
+"""Of a workgroup: two columns of outputs are what a wave's registers hold. More of a query group are shared out."""
 HEAD_SIZES = (128, 256)
 
 ACCURACY = Accuracy(query_mode="int16", exact_bound=1e-3, rounding=8192.0)
 """rounding: probabilities are fp16."""
 
 
-def _rows(shape: Shape) -> int:
+def _queries(shape: Shape) -> int:
+    """Query tokens of a workgroup: the largest part of query_group whose rows it holds."""
     assert shape.gqa_group is not None
     assert shape.query_group is not None
-    return shape.gqa_group * shape.query_group
+    parts = (n for n in range(shape.query_group, 0, -1) if shape.query_group % n == 0)
+    return next(n for n in parts if n * shape.gqa_group <= MAX_ROWS)
 
 
 def _geometry(shape: Shape, arch: Arch) -> Geometry:
-    assert shape.query_group is not None
     return Geometry(
         threads=WAVES * arch.wave_size,
-        grid=(Extent("queries", shape.query_group), Extent("kv_heads"), Extent("kv_splits")),
+        grid=(Extent("queries", _queries(shape)), Extent("kv_heads"), Extent("kv_splits")),
     )
 
 
@@ -39,6 +37,7 @@ def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
     return {
         "gqa_group": shape.gqa_group,
         "query_group": shape.query_group,
+        "queries": _queries(shape),
         "waves": WAVES,
         "split_granule": SPLIT_GRANULE,
     }
@@ -47,8 +46,6 @@ def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
 def _refuse(shape: Shape, arch: Arch) -> str | None:
     if shape.head_size not in HEAD_SIZES:
         return f"the mfma tier holds head_size {' and '.join(map(str, HEAD_SIZES))}, not {shape.head_size}"
-    if _rows(shape) > MAX_ROWS:
-        return f"the mfma tier holds gqa_group × query_group up to {MAX_ROWS}, not {_rows(shape)}"
     return None
 
 

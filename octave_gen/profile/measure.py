@@ -30,7 +30,7 @@ class Profile:
 
     @property
     def work(self) -> str:
-        """The unit of work: ``token`` of context and kv head, ``slot``, ``vector``, or ``split`` of a row."""
+        """The unit of work: ``token`` of context and kv head, ``slot``, ``vector``, ``split`` of a row, or ``key``."""
         return WORK[self.kernel.variant.kind.name]
 
 
@@ -39,8 +39,8 @@ def profiles(
 ) -> list[Profile]:
     """The profile of each kernel, in order.
 
-    tokens: the two context lengths that decode is counted at, the shorter first, at least 16 (default: of
-    :data:`METHODS`).
+    tokens: the two context lengths that decode and prefill's prefix are counted at, the shorter first, at least 16
+    (default: of :data:`METHODS`).
     """
     decoded: dict[bytes, isa.CodeObject] = {}
     made: list[Profile] = []
@@ -57,7 +57,7 @@ def profiles(
 def profile(kernel: Kernel, code_object: isa.CodeObject, tokens: tuple[int, int] | None = None) -> Profile:
     """The profile of one kernel; ``code_object`` holds its symbol. tokens: as in :func:`profiles`."""
     variant, method = kernel.variant, METHODS[kernel.variant.kind.name]
-    lengths = tokens if tokens and variant.kind.name == "decode" else method.lengths
+    lengths = tokens if tokens and WORK[variant.kind.name] == "token" else method.lengths
     (shorter, work), (longer, more) = (_count(kernel, code_object, length) for length in lengths)
     counted = by_difference(shorter, longer, (work, more))
     return Profile(

@@ -1,13 +1,15 @@
 """What each kind of kernel is counted on: launches at two lengths, and the tensors they work on.
 
-A length is a number of units of work: tokens of context for decode, slots for store, vectors for rotate, KV splits for
-reduce. Everything else of a launch is one: one request, one kv head, one query group, for decode one KV split.
+A length is a number of units of work: tokens of context for decode and prefill's prefix, slots for store, vectors for
+rotate, KV splits for reduce, tokens of a chunk for prefill's chunk. Everything else of a launch is one: one request,
+one kv head, one query group, for decode and prefill one KV split. Prefill's rows are whole row tiles, of one head.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import lcm
 
 import torch
 from torch import Tensor
@@ -22,6 +24,9 @@ from octave_gen.verify.subject import Subject
 BLOCK_SIZE = 16
 REDUCE_ROWS = 4
 """Rows of a reduce launch: as many as its workgroup has waves, so that none of them is idle."""
+QUERY_VECTORS = 128
+"""Of one head: what a unit of prefill's work is counted for."""
+CHUNK_TOKENS = 256
 SEED = 20
 """Of the random vectors; what a kernel executes does not depend on them, unless it skips work for a whole wave."""
 
@@ -113,6 +118,53 @@ def _reduce(subject: Subject, splits: int) -> Workload:
     return Workload(made, tensors, REDUCE_ROWS * splits)
 
 
+def _rows_of_tile(subject: Subject) -> int:
+    """Query rows of a workgroup."""
+    return subject.variant.geometry.grid[0].per_workgroup
+
+
+def _prefill_prefix(subject: Subject, tokens: int) -> Workload:
+    """A chunk whose rows are whole row tiles and whole units of 128."""
+    rows = lcm(_rows_of_tile(subject), QUERY_VECTORS)
+    cache = _cache(subject, tokens)
+    key = _random(subject, tokens, 1, subject.head_size)
+    cache_store(key, key.flip(0), cache, torch.arange(tokens), subject.layout)
+    tensors = {
+        "q": _random(subject, rows, 1, subject.head_size),
+        "cache": cache,
+        "block_table": torch.arange(cache.shape[0], dtype=torch.int32).unsqueeze(0),
+        "cu_seqlens_q": torch.tensor([0, rows], dtype=torch.int32),
+        "seq_lens": torch.tensor([tokens + rows], dtype=torch.int32),
+        "partials": torch.zeros(workspace_shape(rows, 1, 1, subject.head_size)),
+    }
+    scale = subject.head_size**-0.5
+    made = launch.prefill_prefix_launch(subject.variant, **tensors, max_query_len=rows, sm_scale=scale, num_kv_splits=1)
+    return Workload(made, tensors, tokens * rows // QUERY_VECTORS)
+
+
+def _prefill_chunk(subject: Subject, tokens: int) -> Workload:
+    """Requests with chunks of ``tokens``, as many tokens in all whatever the length: the same row tiles, each with its
+    tile on the diagonal, so that the difference of two lengths is what rows do with tokens that all of them see."""
+    shape = (CHUNK_TOKENS, 1, subject.head_size)
+    requests = CHUNK_TOKENS // tokens
+    q = _random(subject, *shape)
+    tensors = {
+        "q": q,
+        "k": q.flip(0),
+        "v": q.flip(1),
+        "out": torch.zeros_like(q),
+        "partials": torch.zeros(workspace_shape(CHUNK_TOKENS, 1, 1, subject.head_size)),
+        "cu_seqlens_q": torch.arange(0, CHUNK_TOKENS + 1, tokens, dtype=torch.int32),
+        "seq_lens": torch.full((requests,), tokens, dtype=torch.int32),
+    }
+    scale = subject.head_size**-0.5
+    made = launch.prefill_chunk_launch(
+        subject.variant, **tensors, max_query_len=tokens, sm_scale=scale, num_kv_splits=1
+    )
+    # row and token pairs: CHUNK_TOKENS * (tokens + 1) / 2
+    return Workload(made, tensors, CHUNK_TOKENS * tokens // (2 * QUERY_VECTORS))
+
+
 METHODS: dict[str, Method] = {
     # Whole workgroups of four waves; K and V are read, a slot is written.
     "store": Method((8, 16), lambda subject: 2 * _vector_bytes(subject) + subject.layout.slot_bytes, _store),
@@ -122,5 +174,9 @@ METHODS: dict[str, Method] = {
     "decode": Method((192, 384), lambda subject: subject.layout.slot_bytes, _decode),
     # Whole passes of a wave over the splits' maxima; a partial is read.
     "reduce": Method((64, 128), lambda subject: 4 * (subject.head_size + PARTIAL_EXTRA), _reduce),
+    # Whole tiles of up to 64 tokens; a slot is read, for all rows of its kv head.
+    "prefill_prefix": Method((192, 384), lambda subject: subject.layout.slot_bytes, _prefill_prefix),
+    # Whole row tiles of up to 128 rows; K and V of a token are read.
+    "prefill_chunk": Method((128, 256), lambda subject: 2 * _vector_bytes(subject), _prefill_chunk),
 }
 """By the name of the kind."""

@@ -53,8 +53,8 @@ def decode(
     out = torch.zeros(query.shape, dtype=dtype)
     for row in visible_rows(q_to_req, q_to_klen, block_table.shape[0]):
         k, v = dequantize(gather_slots(cache, block_table, row), layout, dtype)
-        weights = torch.softmax(_scores(prepared[row.index], k) * sm_scale, dim=-1)
-        out[row.index] = rotate_inverse(_weighted_values(weights, v), layout.v_block_size, v_signs)
+        weights = torch.softmax(scores_of(prepared[row.index], k) * sm_scale, dim=-1)
+        out[row.index] = rotate_inverse(weighted_values(weights, v), layout.v_block_size, v_signs)
     return out
 
 
@@ -90,12 +90,12 @@ def decode_partials(
         if width * num_kv_splits < row.klen:
             raise OctaveError(f"query {row.index}: {num_kv_splits} splits of {width} tokens do not hold {row.klen}")
         k, v = dequantize(gather_slots(cache, block_table, row), layout, dtype)
-        scores = _scores(prepared[row.index], k) * (sm_scale * LOG2_E)
+        scores = scores_of(prepared[row.index], k) * (sm_scale * LOG2_E)
         for split, start in enumerate(range(0, row.klen, width)):
             part = scores[..., start : start + width]
             largest = part.amax(-1, keepdim=True)
             weights = torch.exp2(part - largest)
-            mid_o[row.index, :, split, :head] = _weighted_values(weights, v[start : start + width]).float()
+            mid_o[row.index, :, split, :head] = weighted_values(weights, v[start : start + width]).float()
             mid_o[row.index, :, split, head] = largest.flatten().float()
             mid_o[row.index, :, split, head + 1] = weights.sum(-1).flatten().float()
     return mid_o
@@ -109,22 +109,27 @@ def reduce_partials(
     Rows whose splits are all empty give exact (positive) zeros. An empty split's values are not read: only (-inf, 0)
     marks it.
     """
-    head = layout.head_size
+    merged, full = merge_partials(mid_o, layout.head_size, dtype)
+    out = rotate_inverse(merged, layout.v_block_size, v_signs)
+    return torch.where(full, out, 0.0)
+
+
+def merge_partials(mid_o: Tensor, head: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """`reduce_partials` in the rotated space: [Q, q_heads, head] of dtype, and bool [Q, q_heads, 1]: whether any split
+    holds a token (what the others give means nothing)."""
     values, largest, total = mid_o[..., :head].to(dtype), mid_o[..., head].to(dtype), mid_o[..., head + 1].to(dtype)
     empty = (total == 0) & (largest == -math.inf)
-    none = empty.all(-1, keepdim=True)
     weights = torch.exp2(largest - largest.amax(-1, keepdim=True))
     merged = (weights.unsqueeze(-1) * values.masked_fill(empty.unsqueeze(-1), 0.0)).sum(-2)
-    out = rotate_inverse(merged / (weights * total).sum(-1, keepdim=True), layout.v_block_size, v_signs)
-    return torch.where(none, 0.0, out)
+    return merged / (weights * total).sum(-1, keepdim=True), ~empty.all(-1, keepdim=True)
 
 
-def _scores(query: Tensor, k: Tensor) -> Tensor:
+def scores_of(query: Tensor, k: Tensor) -> Tensor:
     """query [q_heads, head], k [tokens, kv_heads, head] -> [kv_heads, group, tokens]."""
     grouped = query.reshape(k.shape[1], query.shape[0] // k.shape[1], query.shape[1])
     return torch.einsum("hgd,thd->hgt", grouped, k)
 
 
-def _weighted_values(weights: Tensor, v: Tensor) -> Tensor:
+def weighted_values(weights: Tensor, v: Tensor) -> Tensor:
     """weights [kv_heads, group, tokens], v [tokens, kv_heads, head] -> [q_heads, head]."""
     return torch.einsum("hgt,thd->hgd", weights, v).flatten(0, 1)

@@ -38,9 +38,13 @@ def quantize_query(
     query: Tensor, layout: SlotLayout, k_signs: Tensor | None = None, mode: QueryMode = "int8"
 ) -> tuple[Tensor, Tensor]:
     """An integer form: query [..., head] -> (int16 codes [..., head], fp32 scales [..., scales of a row])."""
-    rotated = rotate_query(query, layout, torch.float32, k_signs)
-    dims, largest = (BLOCK_DIMS, INT8_MAX) if mode == "int8" else (layout.head_size, INT16_MAX)
-    blocks = rotated.reshape(*query.shape[:-1], layout.head_size // dims, dims)
+    return quantize_rotated(rotate_query(query, layout, torch.float32, k_signs), mode)
+
+
+def quantize_rotated(rotated: Tensor, mode: QueryMode = "int8") -> tuple[Tensor, Tensor]:
+    """The same of a query that is rotated already: fp32 [..., head]."""
+    dims, largest = (BLOCK_DIMS, INT8_MAX) if mode == "int8" else (rotated.shape[-1], INT16_MAX)
+    blocks = rotated.reshape(*rotated.shape[:-1], rotated.shape[-1] // dims, dims)
     absmax = blocks.abs().amax(-1)
     used = torch.isfinite(absmax) & (absmax >= ABSMAX_FLOOR)
     divisor = torch.where(used, absmax, 1.0)
@@ -55,8 +59,14 @@ def prepare_query(
     query: Tensor, layout: SlotLayout, mode: QueryMode, dtype: torch.dtype, k_signs: Tensor | None = None
 ) -> Tensor:
     """The rotated query that meets the keys, [..., head] of dtype: exact, or code * scale of an integer form."""
+    exact = mode == "exact"
+    return prepare_rotated(rotate_query(query, layout, dtype if exact else torch.float32, k_signs), mode, dtype)
+
+
+def prepare_rotated(rotated: Tensor, mode: QueryMode, dtype: torch.dtype) -> Tensor:
+    """The same of a query that is rotated already: [..., head] of any float dtype -> [..., head] of dtype."""
     if mode == "exact":
-        return rotate_query(query, layout, dtype, k_signs)
-    codes, scale = quantize_query(query, layout, k_signs, mode)
-    blocks = codes.to(dtype).reshape(*scale.shape, layout.head_size // scale.shape[-1])
+        return rotated.to(dtype)
+    codes, scale = quantize_rotated(rotated.to(torch.float32), mode)
+    blocks = codes.to(dtype).reshape(*scale.shape, rotated.shape[-1] // scale.shape[-1])
     return (blocks * scale.to(dtype).unsqueeze(-1)).flatten(-2)

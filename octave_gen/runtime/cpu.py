@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.kernels.splits import tokens_per_split
 from octave_gen.reference import attention, store
+from octave_gen.reference import prefill as chunked
 from octave_gen.reference import rotate as rotation
-from octave_gen.runtime.checks import DecodeArguments, check_cache_store, check_decode, check_rotate, named
+from octave_gen.runtime.checks import (
+    DecodeArguments,
+    PrefillArguments,
+    check_cache_store,
+    check_decode,
+    check_prefill,
+    check_rotate,
+    named,
+)
 from octave_gen.runtime.dispatch import no_matrix_tier
 
 
@@ -43,7 +53,8 @@ def decode(*arguments: Any, **by_name: Any) -> None:
     layout = check_decode(a)
     queries, q_heads, _ = a.query.shape
     q_to_req, q_to_klen = a.q_to_req[:queries], a.q_to_klen[:queries]
-    widths = split_widths(q_to_req.tolist(), q_to_klen.tolist(), a.block_table.shape[0], a.num_kv_splits, a.query_group)
+    groups = query_groups(queries, a.query_group, None if a.group_starts is None else a.group_starts.tolist())
+    widths = split_widths(q_to_req.tolist(), q_to_klen.tolist(), a.block_table.shape[0], a.num_kv_splits, groups)
     partials = attention.decode_partials(
         a.query,
         a.cache,
@@ -61,20 +72,50 @@ def decode(*arguments: Any, **by_name: Any) -> None:
     a.out.copy_(attention.reduce_partials(partials, layout, torch.float32, a.v_signs))
 
 
+@named("prefill")
+def prefill(*arguments: Any, **by_name: Any) -> None:
+    """In fp32 with the query as it is, then one rounding into out, which saturates; the workspace and rows of padding
+    are left alone.
+
+    Takes the fields of `PrefillArguments`.
+    """
+    a = PrefillArguments(*arguments, **by_name)
+    layout = check_prefill(a)
+    maps = (a.block_table, a.cu_seqlens_q, a.seq_lens)
+    longest = max((end - start for start, end in pairwise(a.cu_seqlens_q.tolist())), default=0)
+    if longest > a.max_query_len:
+        raise OctaveError(f"max_query_len is {a.max_query_len}, and a request has {longest} query tokens")
+    found = chunked.prefill(a.q, a.k, a.v, a.cache, *maps, layout, a.sm_scale)
+    for chunk in chunked.chunks(a.cu_seqlens_q, a.seq_lens, a.q.shape[0]):
+        a.out[chunk.tokens] = chunked.rounded(found[chunk.tokens], a.out.dtype)
+
+
+def query_groups(queries: int, query_group: int, group_starts: Sequence[int] | None = None) -> list[range]:
+    """The query tokens of each group. Raises OctaveError for starts that fall, or that leave a query in no group."""
+    if group_starts is None:
+        return [range(start, min(start + query_group, queries)) for start in range(0, queries, query_group)]
+    bounds = [*group_starts, queries]
+    steps = [end - start for start, end in pairwise(bounds)]
+    if (queries and bounds[0] != 0) or any(not 0 <= step <= query_group for step in steps):
+        raise wrong_request(
+            f"group_starts is {list(group_starts)} for {queries} queries",
+            where="octave.decode",
+            hint=f"it starts with 0, never falls, and no group holds more than query_group, {query_group}, queries",
+        )
+    return [range(start, end) for start, end in pairwise(bounds)]
+
+
 def split_widths(
-    q_to_req: Sequence[int], q_to_klen: Sequence[int], requests: int, num_kv_splits: int, query_group: int
+    q_to_req: Sequence[int], q_to_klen: Sequence[int], requests: int, num_kv_splits: int, groups: Iterable[range]
 ) -> list[int]:
-    """Tokens of a KV split for each query, as the kernels split: consecutive queries of one request in one query group
-    share their splits, so the longest of them decides. 0 for padding."""
+    """Tokens of a KV split for each query, as the kernels split: consecutive queries of one request in one group share
+    their splits, so the longest of them decides. 0 for padding."""
     widths: list[int] = []
-    for start in range(0, len(q_to_req), query_group):
-        group = [
-            (request if 0 <= request < requests and klen > 0 else None, klen)
-            for request, klen in zip(
-                q_to_req[start : start + query_group], q_to_klen[start : start + query_group], strict=True
-            )
+    for group in groups:
+        attending = [
+            (q_to_req[q] if 0 <= q_to_req[q] < requests and q_to_klen[q] > 0 else None, q_to_klen[q]) for q in group
         ]
-        for request, run in groupby(group, key=lambda query: query[0]):
+        for request, run in groupby(attending, key=lambda query: query[0]):
             lengths = [klen for _, klen in run]
             width = 0 if request is None else tokens_per_split(max(lengths), num_kv_splits)
             widths += [width] * len(lengths)

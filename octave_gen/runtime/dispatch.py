@@ -46,24 +46,43 @@ REGISTRY = Registry()
 
 
 def decode_tier(arch: str, use_wmma: bool) -> str:
-    """The tier that ``use_wmma`` asks for: portable, or the chip's first other one; OctaveError where it has none."""
+    """The tier that ``use_wmma`` asks for: portable, or the chip's matrix tier; OctaveError where it has none."""
     if not use_wmma:
         return PORTABLE
+    tier = _matrix_tier(arch)
+    if tier is None:
+        raise no_matrix_tier(arch)
+    return tier
+
+
+def prefill_tier(arch: str) -> str:
+    """The chip's matrix tier, the only one that prefill's kernels have; OctaveError where it has none."""
+    tier = _matrix_tier(arch)
+    if tier is None:
+        raise wrong_request(
+            f"prefill has kernels for matrix cores alone, and there is no matrix tier for {arch}",
+            where="octave.prefill",
+            hint="cache_store and decode serve the tokens of a chunk too",
+        )
+    return tier
+
+
+def _matrix_tier(arch: str) -> str | None:
+    """The chip's first tier that is not the portable one."""
     chip = ARCHS.get(arch)
-    for tier in chip.tiers if chip else ():
-        if tier != PORTABLE:
-            return tier
-    raise no_matrix_tier(arch)
+    return next((tier for tier in chip.tiers if tier != PORTABLE), None) if chip else None
 
 
-def check_block_size(tier: str, block_size: int) -> None:
-    """Raises OctaveError when decode's ``tier`` cannot read a cache of this block size."""
-    multiple = KINDS["decode"].tier(tier).block_size_multiple
+def check_block_size(kind: str, tier: str, block_size: int) -> None:
+    """Raises OctaveError when ``tier`` of a kind cannot read a cache of this block size."""
+    owner = KINDS[kind]
+    multiple = owner.tier(tier).block_size_multiple
     if block_size % multiple:
+        portable = any(other.name == PORTABLE for other in owner.tiers)
         raise wrong_request(
             f"block size {block_size} is no multiple of {multiple}, as the {tier} tier needs",
-            where="octave.decode",
-            hint="pass use_wmma=False, or choose another block size",
+            where=f"octave.{owner.op}",
+            hint=("pass use_wmma=False, or " if portable else "") + "choose another block size",
         )
 
 

@@ -1,13 +1,13 @@
 """The ops on GPU tensors: checks, the kernel that serves the call, its launch on the current stream.
 
-Nothing here allocates on the device or waits for it. A kernel's code object is loaded at its first launch, which a
-graph capture does not allow: launch each kernel once before capturing.
+Nothing here waits for the device, or allocates on it but the workspace that prefill is not given. A kernel's code
+object is loaded at its first launch, which a graph capture does not allow: launch each kernel once before capturing.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,16 +16,19 @@ from torch import Tensor
 
 from octave_gen.arch import parse_target_id
 from octave_gen.errors import OctaveError
+from octave_gen.kernels.splits import workspace_shape
 from octave_gen.runtime import launch
 from octave_gen.runtime.checks import (
     QUERY_DTYPES,
     DecodeArguments,
+    PrefillArguments,
     check_cache_store,
     check_decode,
+    check_prefill,
     check_rotate,
     dtype_of_fmt,
 )
-from octave_gen.runtime.dispatch import REGISTRY, Registry, check_block_size, decode_tier
+from octave_gen.runtime.dispatch import REGISTRY, Registry, check_block_size, decode_tier, prefill_tier
 from octave_gen.runtime.library import PORTABLE, VariantKey
 
 
@@ -116,7 +119,7 @@ def decode(*arguments: Any, place: Place | None = None, **by_name: Any) -> None:
     place = place or place_of(a.query.device)
     dtype = QUERY_DTYPES[a.query.dtype]
     tier = decode_tier(place.arch, a.use_wmma)
-    check_block_size(tier, a.cache.shape[2])
+    check_block_size("decode", tier, a.cache.shape[2])
     decode_library, decode_variant = place.registry.find(
         VariantKey(
             arch=place.arch,
@@ -144,8 +147,50 @@ def decode(*arguments: Any, place: Place | None = None, **by_name: Any) -> None:
         a.k_signs,
         a.sm_scale,
         a.num_kv_splits,
+        a.group_starts,
     )
     merge = launch.reduce_launch(reduce_variant, a.mid_o, a.out, a.v_signs, a.num_kv_splits)
     with place.current():
         launch.submit(decode_library, partials, place.stream)
         launch.submit(reduce_library, merge, place.stream)
+
+
+def prefill(*arguments: Any, place: Place | None = None, **by_name: Any) -> None:
+    """The prefixes' kernel, then the chunks', on one stream; both are found before the first is launched.
+
+    Takes the fields of `PrefillArguments`. Without a workspace it takes one from torch's allocator, which has it back
+    when the call returns: what uses that memory next on this stream comes after the kernels.
+    """
+    a = PrefillArguments(*arguments, **by_name)
+    layout = check_prefill(a)
+    if 0 in (a.q.shape[0], a.seq_lens.shape[0], a.max_query_len):
+        return
+    place = place or place_of(a.q.device)
+    tier = prefill_tier(place.arch)
+    check_block_size("prefill_prefix", tier, a.cache.shape[2])
+    chunk_key = VariantKey(
+        arch=place.arch,
+        kind="prefill_chunk",
+        tier=tier,
+        query_dtype=QUERY_DTYPES[a.q.dtype],
+        head_size=layout.head_size,
+    )
+    prefix_key = replace(
+        chunk_key, kind="prefill_prefix", cache_dtype=dtype_of_fmt(a.fmt).name, slot_bytes=layout.slot_bytes
+    )
+    prefix_library, prefix_variant = place.registry.find(prefix_key)
+    chunk_library, chunk_variant = place.registry.find(chunk_key)
+    maps, splits = (a.cu_seqlens_q, a.seq_lens), a.num_kv_splits
+    with place.current():
+        partials = a.workspace
+        if partials is None:
+            shape = workspace_shape(a.q.shape[0], a.q.shape[1], splits, layout.head_size)
+            partials = torch.empty(shape, dtype=torch.float32, device=a.q.device)
+        prefix = launch.prefill_prefix_launch(
+            prefix_variant, a.q, a.cache, a.block_table, *maps, partials, a.max_query_len, a.sm_scale, splits
+        )
+        chunk = launch.prefill_chunk_launch(
+            chunk_variant, a.q, a.k, a.v, a.out, partials, *maps, a.max_query_len, a.sm_scale, splits
+        )
+        launch.submit(prefix_library, prefix, place.stream)
+        launch.submit(chunk_library, chunk, place.stream)

@@ -93,11 +93,15 @@ def decode_launch(
     k_signs: TensorLike,
     sm_scale: float,
     num_kv_splits: int,
+    group_starts: TensorLike | None = None,
 ) -> Launch:
     """The first half of the decode op: the partials of every KV split into mid_o."""
+    queries, query_group = query.shape[0], variant.key.query_group
+    assert query_group is not None
+    groups = -(-queries // query_group) if group_starts is None else group_starts.shape[0]
     return _launch(
         variant,
-        {"queries": query.shape[0], "kv_heads": cache.shape[1], "kv_splits": num_kv_splits},
+        {"queries": groups * query_group, "kv_heads": cache.shape[1], "kv_splits": num_kv_splits},
         {
             **_pointers(
                 query=query,
@@ -112,7 +116,9 @@ def decode_launch(
             **_strides(cache, "cache_block_stride", "cache_head_stride", "cache_row_stride"),
             **_strides(block_table, "block_table_stride"),
             **_strides(mid_o, "mid_token_stride", "mid_head_stride", "mid_split_stride"),
-            "num_queries": query.shape[0],
+            "group_starts": 0 if group_starts is None else group_starts.data_ptr(),
+            "num_queries": queries,
+            "num_groups": groups,
             "num_requests": block_table.shape[0],
             "block_size": cache.shape[2],
             "num_kv_splits": num_kv_splits,
@@ -134,6 +140,80 @@ def reduce_launch(
             **_strides(out, "out_token_stride", "out_head_stride"),
             "num_heads": out.shape[1],
             "num_kv_splits": num_kv_splits,
+        },
+    )
+
+
+def prefill_prefix_launch(
+    variant: LoadedVariant,
+    q: TensorLike,
+    cache: TensorLike,
+    block_table: TensorLike,
+    cu_seqlens_q: TensorLike,
+    seq_lens: TensorLike,
+    partials: TensorLike,
+    max_query_len: int,
+    sm_scale: float,
+    num_kv_splits: int,
+) -> Launch:
+    """The first half of the prefill op: what every KV split of the packed prefixes gives, into partials."""
+    group = q.shape[1] // cache.shape[1]
+    return _launch(
+        variant,
+        {
+            "query_rows": max_query_len * group,
+            "kv_heads": cache.shape[1],
+            "request_splits": seq_lens.shape[0] * num_kv_splits,
+        },
+        {
+            **_pointers(
+                q=q,
+                cache=cache,
+                block_table=block_table,
+                cu_seqlens_q=cu_seqlens_q,
+                seq_lens=seq_lens,
+                partials=partials,
+            ),
+            **_strides(q, "q_token_stride", "q_head_stride"),
+            **_strides(cache, "cache_block_stride", "cache_head_stride", "cache_row_stride"),
+            **_strides(block_table, "block_table_stride"),
+            **_strides(partials, "partial_token_stride", "partial_head_stride", "partial_split_stride"),
+            "gqa_group": group,
+            "block_size": cache.shape[2],
+            "num_kv_splits": num_kv_splits,
+            "sm_scale": sm_scale,
+        },
+    )
+
+
+def prefill_chunk_launch(
+    variant: LoadedVariant,
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    out: TensorLike,
+    partials: TensorLike,
+    cu_seqlens_q: TensorLike,
+    seq_lens: TensorLike,
+    max_query_len: int,
+    sm_scale: float,
+    num_kv_splits: int,
+) -> Launch:
+    """The second half of the prefill op: the chunks' attention to themselves, merged with partials, into out."""
+    group = q.shape[1] // k.shape[1]
+    return _launch(
+        variant,
+        {"query_rows": max_query_len * group, "kv_heads": k.shape[1], "requests": seq_lens.shape[0]},
+        {
+            **_pointers(q=q, k=k, v=v, out=out, partials=partials, cu_seqlens_q=cu_seqlens_q, seq_lens=seq_lens),
+            **_strides(q, "q_token_stride", "q_head_stride"),
+            **_strides(k, "k_token_stride", "k_head_stride"),
+            **_strides(v, "v_token_stride", "v_head_stride"),
+            **_strides(out, "out_token_stride", "out_head_stride"),
+            **_strides(partials, "partial_token_stride", "partial_head_stride", "partial_split_stride"),
+            "gqa_group": group,
+            "num_kv_splits": num_kv_splits,
+            "sm_scale": sm_scale,
         },
     )
 

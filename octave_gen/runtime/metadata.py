@@ -93,3 +93,66 @@ class QueryMaps:
             problems.append(f"num_tokens is {num_tokens}, the maps hold {self.capacity} (map_capacity)")
         if problems:
             raise wrong_request("; ".join(problems), where="QueryMaps.build")
+
+
+def group_capacity(max_num_batched_tokens: int, max_num_requests: int, query_group: int) -> int:
+    """Groups that a batch of so many query tokens of so many requests, and its padding, can need."""
+    if max_num_batched_tokens < 1 or max_num_requests < 1 or query_group < 1:
+        raise wrong_request(
+            f"no capacity for max_num_batched_tokens {max_num_batched_tokens}, max_num_requests {max_num_requests}, "
+            f"query_group {query_group}",
+            where="group_capacity",
+            hint="all three are at least 1",
+        )
+    return min(max_num_batched_tokens, max_num_batched_tokens // query_group + max_num_requests + 1)
+
+
+class QueryGroups:
+    """decode's group_starts in a buffer that never moves: no group holds query tokens of two requests.
+
+    A request with n query tokens takes ceil(n / query_group) groups, so a batch in which requests have different
+    numbers of them reads no request's cache more often than that. Queries behind the last request are a request of
+    padding. `build` waits for nothing and branches on no value of its inputs, so a graph can capture it.
+
+    Args:
+        capacity: groups, of `group_capacity`.
+        query_group: of decode.
+        device: where the buffer, and all inputs, are.
+    """
+
+    def __init__(self, capacity: int, query_group: int, device: torch.device | str) -> None:
+        if capacity < 1 or query_group < 1:
+            raise wrong_request(f"capacity is {capacity}, query_group {query_group}", where="QueryGroups")
+        self.query_group = query_group
+        self.group_starts = torch.zeros(capacity, dtype=torch.int32, device=device)
+        self._group = torch.arange(capacity, dtype=torch.int32, device=device)
+
+    def build(self, query_start_loc: Tensor, num_tokens: int) -> Tensor:
+        """group_starts, int32 [groups]: a view of the buffer, valid until the next call.
+
+        query_start_loc: int32 [requests + 1], from 0 and never falling; num_tokens: queries with padding. The number of
+        groups depends on the shapes alone; those that are not needed start at num_tokens and are empty. Raises
+        OctaveError for another shape, dtype or device, and where the buffer is too small.
+        """
+        x, device = query_start_loc, self._group.device
+        if x.dtype != torch.int32 or x.dim() != 1 or x.shape[0] < 1 or x.device != device:
+            raise wrong_request(
+                f"query_start_loc is {x.dtype} {list(x.shape)} on {x.device}, not int32 [requests + 1] on {device}",
+                where="QueryGroups.build",
+            )
+        needed = min(num_tokens, num_tokens // self.query_group + x.shape[0])
+        if not 0 <= needed <= self._group.shape[0]:
+            raise wrong_request(
+                f"{num_tokens} queries of {x.shape[0] - 1} requests need {needed} groups, the buffer holds "
+                f"{self._group.shape[0]} (group_capacity)",
+                where="QueryGroups.build",
+            )
+        group, starts = self._group[:needed], self.group_starts[:needed]
+        bounds = torch.cat((x, x.new_full((1,), num_tokens)))  # padding is the last request
+        groups = (bounds.diff() + (self.query_group - 1)) // self.query_group
+        ends = groups.cumsum(0, dtype=torch.int32)
+        request = torch.searchsorted(ends, group, right=True, out_int32=True).clamp_(max=x.shape[0] - 1)
+        first = bounds.index_select(0, request)
+        within = group - (ends - groups).index_select(0, request)
+        torch.add(first, within, alpha=self.query_group, out=starts)
+        return starts.clamp_(max=num_tokens)

@@ -19,7 +19,12 @@ SCHEMAS: dict[str, str] = {
     "decode": (
         "(Tensor(a!) out, Tensor query, Tensor cache, Tensor block_table, Tensor q_to_req, Tensor q_to_klen, "
         "Tensor(b!) mid_o, Tensor k_signs, Tensor v_signs, float sm_scale, int num_kv_splits, int fmt, "
-        "int query_group, bool use_wmma) -> ()"
+        "int query_group, bool use_wmma, Tensor? group_starts=None) -> ()"
+    ),
+    "prefill": (
+        "(Tensor(a!) out, Tensor q, Tensor k, Tensor v, Tensor cache, Tensor block_table, Tensor cu_seqlens_q, "
+        "Tensor seq_lens, int max_query_len, float sm_scale, int fmt, Tensor(b!)? workspace=None, "
+        "int num_kv_splits=1) -> ()"
     ),
     "rotate": "(Tensor(a!) x, Tensor signs, bool k_layout, bool inverse) -> ()",
 }
@@ -28,6 +33,7 @@ SCHEMAS: dict[str, str] = {
 _IMPLEMENTATIONS: dict[str, tuple[Callable[..., None], Callable[..., None]]] = {
     "cache_store": (cpu.cache_store, gpu.cache_store),
     "decode": (cpu.decode, gpu.decode),
+    "prefill": (cpu.prefill, gpu.prefill),
     "rotate": (cpu.rotate, gpu.rotate),
 }
 

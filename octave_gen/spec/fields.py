@@ -108,9 +108,17 @@ RESOURCES = (
 )
 
 
-WORK = {"store": "slot", "rotate": "vector", "decode": "token", "reduce": "split"}
+WORK = {
+    "store": "slot",
+    "rotate": "vector",
+    "decode": "token",
+    "reduce": "split",
+    "prefill_prefix": "token",
+    "prefill_chunk": "key",
+}
 """The unit of work that the kernels of a kind are counted per: a slot stored, a vector rotated, a token of context read
-for one kv head, a KV split merged into one row."""
+for one kv head, a KV split merged into one row; for prefill 128 query vectors of a kv head meeting one token, of the
+packed prefix or of the chunk (its key)."""
 
 COUNTS = ("valu", "clocks")
 """The fields of ``model.CountedBudget``."""

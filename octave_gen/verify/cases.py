@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, field, fields, replace
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 from octave_gen.errors import OctaveError, did_you_mean, wrong_request
@@ -28,7 +29,7 @@ def _word(*choices: str) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """One launch (for decode with the reduce behind it)."""
+    """One launch (for decode with the reduce behind it, for a prefix with its chunk)."""
 
     def __str__(self) -> str:
         """``tokens=9 heads=2 …``: every field, as :func:`parse` reads it."""
@@ -66,14 +67,15 @@ class DecodeCase(Case):
     """``lengths``: tokens of each request.
 
     ``rows``: ``grouped``, every request with as many query tokens as the kernel takes at once, the last of which sees
-    all tokens; ``mixed``, neighbours of several requests and padding, and a last group that is not full.
+    all tokens; ``mixed``, neighbours of several requests and padding, and a last group that is not full; ``ragged``,
+    requests of different numbers of query tokens in groups of their own (group_starts), and padding.
     """
 
     lengths: tuple[int, ...] = (17,)
     splits: int = _number(1)
     block_size: int = _number(16, plain=16)
     kv_heads: int = _number(1)
-    rows: str = _word("grouped", "mixed")
+    rows: str = _word("grouped", "mixed", "ragged")
     signs: str = _word("own", "random")
     memory: str = _word("dense", "strided", "far")
     values: str = _word("gaussian", "poison", "edges")
@@ -91,7 +93,44 @@ class ReduceCase(Case):
     memory: str = _word("dense", "strided", "far")
 
 
-KINDS: dict[str, type[Case]] = {"store": StoreCase, "rotate": RotateCase, "decode": DecodeCase, "reduce": ReduceCase}
+@dataclass(frozen=True)
+class ChunkCase(Case):
+    """``prefixes``, ``chunks``: cached and new tokens of each request; the shorter list is filled up with 0.
+
+    The partials of the prefixes are synthetic. ``group``: query heads of a kv head. ``scale``: of q and k. ``poison``:
+    a chunk's last tokens are not finite.
+    """
+
+    prefixes: tuple[int, ...] = (17,)
+    chunks: tuple[int, ...] = (5,)
+    splits: int = _number(1)
+    kv_heads: int = _number(1)
+    group: int = _number(1)
+    scale: int = _number(1)
+    memory: str = _word("dense", "strided", "far")
+    values: str = _word("gaussian", "poison", "edges")
+
+    @property
+    def requests(self) -> tuple[tuple[int, int], ...]:
+        """(prefix, chunk) of each request."""
+        return tuple(zip_longest(self.prefixes, self.chunks, fillvalue=0))
+
+
+@dataclass(frozen=True)
+class PrefixCase(ChunkCase):
+    """The same with packed prefixes in a paged cache; the chunk kernel goes on from the partials."""
+
+    block_size: int = _number(16, plain=16)
+
+
+KINDS: dict[str, type[Case]] = {
+    "store": StoreCase,
+    "rotate": RotateCase,
+    "decode": DecodeCase,
+    "reduce": ReduceCase,
+    "prefill_prefix": PrefixCase,
+    "prefill_chunk": ChunkCase,
+}
 
 FULL: dict[str, tuple[Case, ...]] = {
     "store": (
@@ -110,6 +149,7 @@ FULL: dict[str, tuple[Case, ...]] = {
             lengths=(100, 17, 257), block_size=1568, rows="mixed", signs="random", memory="strided", values="poison"
         ),
         DecodeCase(lengths=(17, 1, 100, 16), splits=20, kv_heads=2, memory="far", values="edges"),
+        DecodeCase(lengths=(40, 17, 100, 70), splits=2, rows="ragged", values="poison"),
     ),
     "reduce": (
         ReduceCase(splits=1, empty=1),
@@ -117,12 +157,26 @@ FULL: dict[str, tuple[Case, ...]] = {
         ReduceCase(splits=70, signs="random"),
         ReduceCase(splits=3, memory="far"),
     ),
+    "prefill_prefix": (
+        PrefixCase((17, 0, 150, 1, 16), (5, 3, 0, 22, 40), splits=3, kv_heads=2, group=3),
+        PrefixCase((150, 33), (1, 22), splits=2, group=6, scale=3),
+        PrefixCase((70, 15), (9, 17), splits=20, group=2, memory="strided", values="poison", block_size=1568),
+        PrefixCase((17, 1, 50, 33), (6, 2, 8, 5), kv_heads=2, group=4, memory="far", values="edges"),
+    ),
+    "prefill_chunk": (
+        ChunkCase((0,), (40,), kv_heads=2, group=3),
+        ChunkCase((0,), (1, 0, 16, 33), group=8, scale=3),
+        ChunkCase((150, 0, 1, 17), (22, 7, 40, 0), splits=7, kv_heads=2, group=6, memory="strided", values="poison"),
+        ChunkCase((33, 0, 0, 40), (6, 17, 30, 5), splits=2, group=4, memory="far", values="edges"),
+    ),
 }
 QUICK: dict[str, tuple[Case, ...]] = {
     "store": (StoreCase(tokens=37, skipped=1, memory="strided", values="edges"),),
     "rotate": (RotateCase(k_layout=0, values="edges"), RotateCase(k_layout=1, inverse=1, memory="strided")),
-    "decode": (DecodeCase(lengths=(0, 1, 17, 70), splits=3, memory="strided", values="poison"),),
+    "decode": (DecodeCase(lengths=(0, 1, 17, 70), splits=3, rows="ragged", memory="strided", values="poison"),),
     "reduce": (ReduceCase(splits=7, memory="strided"),),
+    "prefill_prefix": (PrefixCase((17, 0, 70), (5, 9, 3), splits=3, group=3, memory="strided", values="poison"),),
+    "prefill_chunk": (ChunkCase((0, 40), (19, 9), splits=2, group=3, memory="strided", values="poison"),),
 }
 
 

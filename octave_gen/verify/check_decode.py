@@ -51,6 +51,7 @@ def _placed(batch: Batch, subject: Subject, case: DecodeCase) -> Attention:
         v_signs=batch.v_signs,
         sm_scale=head**-0.5,
         num_kv_splits=case.splits,
+        group_starts=None if batch.group_starts is None else place(batch.group_starts, "dense"),
     )
 
 
@@ -89,14 +90,14 @@ def _empty_splits(partials: Tensor, batch: Batch, splits: int) -> Measured:
 
 
 def _slack(batch: Batch, subject: Subject, scale: float) -> Tensor:
-    """fp64 [rows, heads, 1]: what fp32 rounding may change: EPSILON (rounding + |score|) |v|, the largest of each that
-    the row sees, scores in log2 units."""
+    """fp64 [rows, heads, 1]: what rounding may change: EPSILON (rounding + score_rounding |score|) |v|, the largest of
+    each that the row sees, scores in log2 units."""
     layout, accuracy = subject.layout, subject.accuracy
     prepared = prepare_query(batch.query, layout, accuracy.query_mode, torch.float64, batch.k_signs)
     slack = torch.zeros(*batch.query.shape[:2], 1, dtype=torch.float64)
     for row in visible_rows(batch.q_to_req, batch.q_to_klen, batch.block_table.shape[0]):
         k, v = dequantize(gather_slots(batch.cache, batch.block_table, row), layout, torch.float64)
         query = prepared[row.index].reshape(k.shape[1], -1, k.shape[2])
-        scores = torch.einsum("hgd,thd->hgt", query, k).abs().amax(-1) * (scale * LOG2_E)
+        scores = torch.einsum("hgd,thd->hgt", query, k).abs().amax(-1) * (scale * LOG2_E * accuracy.score_rounding)
         slack[row.index, :, 0] = (EPSILON * (accuracy.rounding + scores) * v.abs().amax((0, 2)).unsqueeze(1)).flatten()
     return slack

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from octave_gen.errors import OctaveError
-from octave_gen.verify import check_decode, check_reduce, check_rotate, check_store
+from octave_gen.verify import check_decode, check_prefill, check_reduce, check_rotate, check_store
 from octave_gen.verify.cases import Case, smaller
 from octave_gen.verify.compare import Measured
 from octave_gen.verify.operators import Executor
@@ -21,6 +21,8 @@ _CHECKS: dict[str, Callable[[Subject, Any, int, Executor], Measured]] = {
     "rotate": check_rotate.check,
     "decode": check_decode.check,
     "reduce": check_reduce.check,
+    "prefill_prefix": check_prefill.check_prefix,
+    "prefill_chunk": check_prefill.check_chunk,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -45,13 +46,19 @@ def rows_near(what: str, found: Tensor, exact: Tensor, same: Tensor, slack: Tens
     """|found - exact| <= 2 |same - exact| + slack, element by element.
 
     exact: the reference in fp64; same: the reference computed in fp32 and rounded to the dtype of found; slack: fp64,
-    broadcast over the rows. A NaN or an overflow of ``same`` must be one of ``found`` too. The error named ``what`` is
-    the largest share of what is allowed.
+    broadcast over the rows. A NaN or an overflow of ``same`` must be one of ``found`` too, unless what is allowed lies
+    on both sides of what the dtype rounds to Inf. The error named ``what`` is the largest share of what is
+    allowed.
     """
+    limit, largest = _overflow(same.dtype), torch.finfo(same.dtype).max
+    nearly = same.isinf() & (exact.abs() - slack < limit)
+    same = torch.where(nearly, same.clamp(-largest, largest), same)
     certain = ~same.isfinite()
     wrong = certain & ~((found == same) | (found.isnan() & same.isnan()))
     error = (found.double() - exact).abs()
     allowed = 2 * (same.double() - exact).abs() + slack
+    overflow = found.isinf() & (found.sign() == exact.sign()) & (exact.abs() + allowed >= limit)
+    error = torch.where(overflow, 0.0, error)
     share = torch.where(certain, 0.0, error / allowed)
     share = torch.where((error == 0) & ~certain, 0.0, share)
     wrong |= ~(share <= 1) & ~certain
@@ -74,9 +81,29 @@ def rows_near_exact_query(what: str, beyond: str, found: Tensor, exact: Tensor, 
     return Measured({what: worst}, {beyond: count}, _listed(what, over, quotient, torch.full_like(quotient, bound)))
 
 
+def frobenius_near(what: str, found: Tensor, exact: Tensor, bound: float) -> Measured:
+    """The norm of found - exact is at most bound times that of exact; the error named ``what`` is the quotient."""
+    if not exact.numel():
+        return Measured()
+    quotient = float(((found.double() - exact).norm() / exact.norm()).nan_to_num(torch.inf))
+    problems = () if quotient <= bound else (f"{what}: {quotient:.3g}, at most {bound} is allowed",)
+    return Measured({what: quotient}, problems=problems)
+
+
+def at_least(what: str, found: Tensor, bound: float) -> Measured:
+    """Every element that is no NaN is at least ``bound``."""
+    return Measured(problems=_listed(what, found < bound, found, torch.full_like(found, bound)))
+
+
 def zero_rows(what: str, rows: Tensor) -> Measured:
     """Every element is +0."""
     return Measured(problems=_listed(what, _bits(rows) != 0, rows, torch.zeros_like(rows)))
+
+
+def _overflow(dtype: torch.dtype) -> float:
+    """The smallest magnitude that rounds to Inf: half a unit in the last place above the largest finite number."""
+    largest = torch.finfo(dtype).max
+    return largest + math.ldexp(torch.finfo(dtype).eps / 2, math.frexp(largest)[1] - 1)
 
 
 def _bits(x: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from octave_gen.runtime.library import PORTABLE, Library, LoadedVariant
 from octave_gen.runtime.loading import load
 from octave_gen.verify import record
 from octave_gen.verify.built import Built
-from octave_gen.verify.operators import Attention
+from octave_gen.verify.operators import Attention, Chunked, Prefill
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,24 @@ class Gpu:
             launch.submit(
                 self.library, launch.reduce_launch(variant, partials, there, words, num_kv_splits), self.place.stream
             )
+
+    def prefill(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Prefill) -> None:
+        """Both kernels, as the operator launches them; raises OctaveError when the library has no chunk kernel."""
+        given: dict[str, Any] = dict(vars(arguments))
+        given["workspace"] = given.pop("partials")
+        names = ["out", "workspace", *(name for name in given if isinstance(given[name], Tensor))]
+        names = list(dict.fromkeys(names))
+        with self._moved([given[name] for name in names[:2]], *(given[name] for name in names[2:])) as there:
+            given.update(zip(names, there, strict=True))
+            gpu.prefill(**given, fmt=_fmt(variant), place=self.place)
+
+    def prefill_chunk(self, variant: LoadedVariant, arguments: Chunked) -> None:
+        """The kernel alone: no operator launches it without the prefix's."""
+        given: dict[str, Any] = dict(vars(arguments))
+        names = ["out", *(name for name, x in given.items() if isinstance(x, Tensor) and name != "out")]
+        with self._moved((given["out"],), *(given[name] for name in names[1:])) as there, self.place.current():
+            given.update(zip(names, there, strict=True))
+            launch.submit(self.library, launch.prefill_chunk_launch(variant, **given), self.place.stream)
 
     @contextmanager
     def _moved(self, outputs: Any, *inputs: Tensor) -> Iterator[list[Tensor]]:

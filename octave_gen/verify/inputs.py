@@ -106,12 +106,12 @@ def _strides(values: Tensor, memory: str, order: Sequence[int] | None, pad: int,
     return far_strides(values.shape, values.element_size(), strides, dims) if memory == "far" else strides
 
 
-def place_pair(first: Tensor, second: Tensor, memory: str) -> tuple[Tensor, Tensor]:
+def place_pair(first: Tensor, second: Tensor, memory: str, *, pad: int = 5) -> tuple[Tensor, Tensor]:
     """Two tensors of one shape [tokens, heads, head]; ``strided``: as heads of one buffer, as a fused projection makes
-    them."""
+    them. pad: as in :func:`place`."""
     if memory != "strided":
         return place(first, memory), place(second, memory)
     heads = first.shape[1]
     gap = torch.full_like(first[:, :1], torch.nan)
-    both = place(torch.cat([first, gap, second], dim=1), memory)
+    both = place(torch.cat([first, gap, second], dim=1), memory, pad=pad)
     return both[:, :heads], both[:, heads + 1 :]

@@ -20,6 +20,8 @@ _LAUNCHES: dict[str, Callable[..., Launch]] = {
     "rotate": launch.rotate_launch,
     "decode": launch.decode_launch,
     "reduce": launch.reduce_launch,
+    "prefill_prefix": launch.prefill_prefix_launch,
+    "prefill_chunk": launch.prefill_chunk_launch,
 }
 
 
@@ -38,6 +40,31 @@ class Attention:
     v_signs: Tensor
     sm_scale: float
     num_kv_splits: int
+    group_starts: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Chunked:
+    """The arguments of prefill's chunk kernel; ``partials``: what the prefix kernel left."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    out: Tensor
+    partials: Tensor
+    cu_seqlens_q: Tensor
+    seq_lens: Tensor
+    max_query_len: int
+    sm_scale: float
+    num_kv_splits: int
+
+
+@dataclass(frozen=True)
+class Prefill(Chunked):
+    """The arguments of both kernels of prefill."""
+
+    cache: Tensor
+    block_table: Tensor
 
 
 class Executor(Protocol):
@@ -62,6 +89,11 @@ class Executor(Protocol):
     def reduce(
         self, variant: LoadedVariant, mid_o: Tensor, out: Tensor, v_signs: Tensor, num_kv_splits: int
     ) -> None: ...
+
+    def prefill(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Prefill) -> None:
+        """``merge``: the chunk kernel that writes ``out``; None leaves ``out`` alone."""
+
+    def prefill_chunk(self, variant: LoadedVariant, arguments: Chunked) -> None: ...
 
 
 @dataclass
@@ -104,6 +136,17 @@ class Interpreted:
 
     def reduce(self, variant: LoadedVariant, mid_o: Tensor, out: Tensor, v_signs: Tensor, num_kv_splits: int) -> None:
         self._run(variant, mid_o=mid_o, out=out, v_signs=v_signs, num_kv_splits=num_kv_splits)
+
+    def prefill(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Prefill) -> None:
+        given = dict(vars(arguments))
+        cache, block_table = given.pop("cache"), given.pop("block_table")
+        own = {name: x for name, x in given.items() if name not in ("k", "v", "out")}
+        self._run(variant, **own, cache=cache, block_table=block_table)
+        if merge is not None:
+            self._run(merge, **given)
+
+    def prefill_chunk(self, variant: LoadedVariant, arguments: Chunked) -> None:
+        self._run(variant, **vars(arguments))
 
     def _run(self, variant: LoadedVariant, **arguments: Any) -> None:
         """The arguments are those of the kind's function in :mod:`octave_gen.runtime.launch`."""

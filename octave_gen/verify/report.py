@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from octave_gen.kernels import kind_of
 from octave_gen.verify import record
 from octave_gen.verify.session import Verdict
 
@@ -47,13 +48,14 @@ def table(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """A line per kind of kernel: how many passed, and the worst of each error and the sum of each count."""
     kinds: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
-        kinds.setdefault(verdict.name.split("_")[0], []).append(verdict)
-    yield f"{'kernel':8}{'variants':>9}{'passed':>8}  worst"
+        kinds.setdefault(str(kind_of(verdict.name)), []).append(verdict)
+    width = max(len("kernel "), *(len(kind) for kind in kinds)) + 1
+    yield f"{'kernel':{width}}{'variants':>9}{'passed':>8}  worst"
     for kind, group in kinds.items():
         passed = sum(verdict.passed for verdict in group)
         first, *rest = _worst(group) or ["equal bit for bit"]
-        yield f"{kind:8}{len(group):9}{passed:8}  {first}"
-        yield from (" " * 27 + line for line in rest)
+        yield f"{kind:{width}}{len(group):9}{passed:8}  {first}"
+        yield from (" " * (width + 19) + line for line in rest)
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:

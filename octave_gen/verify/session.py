@@ -13,6 +13,7 @@ from typing import Final
 
 from octave_gen import settings
 from octave_gen.errors import wrong_request
+from octave_gen.kernels import kind_of
 from octave_gen.verify import cases, pool, record
 from octave_gen.verify.built import Built
 from octave_gen.verify.cases import Case
@@ -54,7 +55,7 @@ class Verdict:
 
 def case_for(names: Sequence[str], text: str) -> Case:
     """The case that ``text`` writes, for the variants ``names``; raises OctaveError when they are of several kinds."""
-    kinds = sorted({name.split("_")[0] for name in names})
+    kinds = sorted({str(kind_of(name)) for name in names})
     if len(kinds) != 1:
         raise wrong_request(
             f"a case is for one kind of kernel, not for {', '.join(kinds)}", where="case", hint="--filter chooses"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -12,14 +12,15 @@ from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import Accuracy
 from octave_gen.runtime.checks import QUERY_DTYPES
-from octave_gen.runtime.library import PORTABLE, LoadedVariant
+from octave_gen.runtime.library import PORTABLE, LoadedVariant, VariantKey
 
 _DTYPES = {name: dtype for dtype, name in QUERY_DTYPES.items()}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """``merge``: the reduce kernel that decode's partials go to; None: its library has none, or it is no decode."""
+    """``merge``: the kernel that the partials of decode (reduce) or of a prefix (chunk) go to; None: its library has
+    none, or the variant leaves no partials."""
 
     variant: LoadedVariant
     merge: LoadedVariant | None = None
@@ -56,19 +57,36 @@ class Subject:
 
     @property
     def accuracy(self) -> Accuracy:
-        return KINDS[self.kind].tier(self.variant.key.tier).accuracy
+        return _accuracy(self.variant)
+
+    @property
+    def accuracies(self) -> tuple[Accuracy, ...]:
+        """Of the variant and of the kernel behind it."""
+        return tuple(_accuracy(variant) for variant in (self.variant, self.merge) if variant)
+
+
+def _accuracy(variant: LoadedVariant) -> Accuracy:
+    """Of the variant's tier and query dtype."""
+    accuracy = KINDS[variant.key.kind].tier(variant.key.tier).accuracy
+    if variant.key.query_dtype == "bf16" and accuracy.bf16_rounding is not None:
+        return replace(accuracy, rounding=accuracy.bf16_rounding)
+    return accuracy
 
 
 def subjects(variants: Sequence[LoadedVariant]) -> list[Subject]:
-    """One for each variant; a decode variant with the reduce that the operator launches behind it, if it is there."""
-    merging = {
-        (variant.key.head_size, variant.key.query_dtype): variant
+    """One for each variant; with the kernel that the operator launches behind it, if there is one and it is there."""
+    known = {
+        (variant.key.kind, variant.key.tier, variant.key.head_size, variant.key.query_dtype): variant
         for variant in variants
-        if variant.key.kind == "reduce" and variant.key.tier == PORTABLE
     }
-    return [
-        Subject(variant, merging.get((variant.key.head_size, variant.key.query_dtype)))
-        if variant.key.kind == "decode"
-        else Subject(variant)
-        for variant in variants
-    ]
+    behind = [_behind(variant.key) for variant in variants]
+    return [Subject(one, known.get(merge) if merge else None) for one, merge in zip(variants, behind, strict=True)]
+
+
+def _behind(key: VariantKey) -> tuple[str, str, int, str] | None:
+    """Kind, tier, head size and query dtype of the kernel that merges what ``key``'s leaves."""
+    if key.kind == "decode":
+        return "reduce", PORTABLE, key.head_size, key.query_dtype
+    if key.kind == "prefill_prefix":
+        return "prefill_chunk", key.tier, key.head_size, key.query_dtype
+    return None

@@ -8,10 +8,11 @@ import pytest
 
 from octave_gen.arch import ARCHS, Arch
 from octave_gen.errors import OctaveError
-from octave_gen.kernels import KINDS
+from octave_gen.kernels import KINDS, kind_of
 from octave_gen.kernels.base import SCALARS, Extent, Geometry, KernelKind, Shape
 
-PORTABLE = [pytest.param(kind, id=name) for name, kind in KINDS.items()]
+EVERY = [pytest.param(kind, id=name) for name, kind in KINDS.items()]
+PORTABLE = [pytest.param(KINDS[name], id=name) for name in ("store", "rotate", "decode", "reduce")]
 CHIPS = [pytest.param(chip, id=name) for name, chip in ARCHS.items()]
 
 
@@ -40,7 +41,7 @@ def test_grids_round_up(grid: tuple[Extent, ...], workgroups: tuple[int, int, in
     assert Geometry(64, grid).workgroups({"tokens": 9, "heads": 2, "none": 0}) == workgroups
 
 
-@pytest.mark.parametrize("kind", PORTABLE)
+@pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("chip", CHIPS)
 def test_workgroups_are_whole_waves(kind: KernelKind, chip: Arch) -> None:
     for tier in kind.tiers:
@@ -71,13 +72,13 @@ def test_launches_of_the_portable_tier(
         assert (geometry.threads, geometry.workgroups(counts)) == expected
 
 
-@pytest.mark.parametrize("kind", PORTABLE)
+@pytest.mark.parametrize("kind", EVERY)
 def test_kinds_depend_on_fields_of_a_shape_and_have_an_op(kind: KernelKind) -> None:
     optional = {field.name for field in fields(Shape)} - {"family", "head_size", "scalar"}
     assert set(kind.fields) <= optional
     assert kind.op in ("cache_store", "decode", "rotate")
     assert kind.purpose
-    assert kind.tiers[0].name == "portable"
+    assert kind.tiers
 
 
 def test_kinds_in_the_order_of_listings() -> None:
@@ -96,8 +97,8 @@ def test_the_tiers_on_a_chip_are_those_it_offers() -> None:
 
 
 def test_a_tier_that_does_not_exist_names_those_that_do() -> None:
-    with pytest.raises(OctaveError, match=r"decode has no tier 'wmma'\n  hint: it has portable, mfma"):
-        KINDS["decode"].tier("wmma")
+    with pytest.raises(OctaveError, match=r"decode has no tier 'scalar'\n  hint: it has portable, mfma"):
+        KINDS["decode"].tier("scalar")
 
 
 @pytest.mark.parametrize(("rows", "dims"), [((1, 1), 4), ((8, 4), 4), ((16, 2), 4), ((11, 3), 2), ((16, 4), 2)])
@@ -105,6 +106,17 @@ def test_decode_holds_fewer_dims_per_lane_for_many_rows(rows: tuple[int, int], d
     constants = KINDS["decode"].tier("portable").constants(shape(*rows), ARCHS["gfx942"])
     assert constants["value_dims_per_lane"] == dims
     assert (constants["gqa_group"], constants["query_group"]) == rows
+
+
+def test_mfma_shares_a_query_group_out_in_the_largest_equal_parts_of_up_to_32_rows() -> None:
+    tier, chip = KINDS["decode"].tier("mfma"), ARCHS["gfx942"]
+    for gqa_group in range(1, 17):
+        for query_group in range(1, 17):
+            held = [n for n in range(1, query_group + 1) if query_group % n == 0 and n * gqa_group <= 32]
+            of = shape(gqa_group, query_group)
+            assert tier.geometry(of, chip).grid[0] == Extent("queries", max(held))
+            constants = tier.constants(of, chip)
+            assert (constants["queries"], constants["query_group"]) == (max(held), query_group)
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -118,6 +130,11 @@ def test_decode_refuses_more_than_64_rows(chip: Arch) -> None:
 
 
 @pytest.mark.parametrize("kind", PORTABLE)
+def test_portable_is_the_first_tier(kind: KernelKind) -> None:
+    assert kind.tiers[0].name == "portable"
+
+
+@pytest.mark.parametrize("kind", PORTABLE)
 @pytest.mark.parametrize("chip", CHIPS)
 def test_the_portable_tier_holds_heads_that_are_powers_of_two(kind: KernelKind, chip: Arch) -> None:
     refuse = kind.tier("portable").refuse
@@ -125,3 +142,12 @@ def test_the_portable_tier_holds_heads_that_are_powers_of_two(kind: KernelKind, 
         held = head_size in (64, 128, 256, 512)
         reason = None if held else f"the portable tier holds head_size 64, 128, 256 and 512, not {head_size}"
         assert refuse(shape(head_size=head_size), chip) == reason
+
+
+def test_the_kind_that_begins_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kind_of("store_octave_k3v3_h256r64_f16_portable_gfx942") == "store"
+    assert kind_of("storage_h256") is None
+    assert kind_of("reduce") is None
+    monkeypatch.setitem(KINDS, "prefill_chunk", KINDS["reduce"])
+    assert kind_of("prefill_chunk_h256_f16_mfma_gfx942") == "prefill_chunk"
+    assert kind_of("prefill_h256_f16_mfma_gfx942") is None

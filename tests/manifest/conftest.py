@@ -20,7 +20,7 @@ RESOURCES = {
     "vgpr_spills": 0,
     "sgpr_spills": 0,
     "scratch_bytes": 0,
-    "kernarg_bytes": 152,
+    "kernarg_bytes": 160,
     "occupancy": 4,
 }
 

@@ -19,7 +19,9 @@ DECODE = "decode_octave_k3v3_h256r64_g6_q4_f16_portable_gfx942"
 
 
 def of(records: list[Record], kind: str) -> Record:
-    return next(record for record in records if record["kind"] == kind and record["query_dtype"] == "fp16")
+    """The fp16 record of the kind's portable tier."""
+    (found,) = [r for r in records if (r["kind"], r["query_dtype"], r["tier"]) == (kind, "fp16", "portable")]
+    return found
 
 
 def test_record_holds_what_the_name_says(records: list[Record]) -> None:

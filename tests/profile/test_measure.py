@@ -21,10 +21,10 @@ ROWS = 16
 def counted(
     request: pytest.FixtureRequest, small_spec: Callable[..., Spec], small_build: Path
 ) -> tuple[dict[str, Profile], list[str]]:
-    """The fp16 kernels of one chip (head 128, group 4, query group 4) by kind, and the lines of progress."""
+    """The portable fp16 kernels of one chip (head 128, group 4, query group 4) by kind, and the lines of progress."""
     planned = plan.variants([small_spec(query_groups=(4,))], [request.param])
     lines: list[str] = []
-    found = kernels(plan.select(planned, "*_f16_*"), planned, small_build)
+    found = kernels(plan.select(planned, "*_f16_portable_*"), planned, small_build)
     made = profiles(found, tokens=(SHORT, LONGER), progress=lines.append)
     return {profile.kernel.variant.kind.name: profile for profile in made}, lines
 

@@ -206,3 +206,28 @@ def decode_arguments(store_arguments: Arguments) -> Arguments:
         "query_group": 4,
         "use_wmma": False,
     }
+
+
+@pytest.fixture
+def prefill_arguments(store_arguments: Arguments) -> Arguments:
+    """prefill of 9 tokens, the last one padding, of three requests: 5 tokens behind 30, none behind 7, 3 behind none;
+    2 kv heads, group 4, 2 KV splits."""
+    cache = torch.zeros(6, 2, 16, 112, dtype=torch.uint8)
+    stored = {"key": gaussian(96, 2, 128, seed=4), "value": gaussian(96, 2, 128, seed=5), "cache": cache}
+    torch.ops.octave.cache_store(**{**store_arguments, **stored, "slot_mapping": torch.arange(96)})
+    q = gaussian(9, 8, 128, seed=6)
+    return {
+        "out": torch.full_like(q, torch.nan),
+        "q": q,
+        "k": gaussian(9, 2, 128, seed=7),
+        "v": gaussian(9, 2, 128, seed=8),
+        "cache": cache,
+        "block_table": torch.tensor([[5, 0, 3], [1, 4, -9], [-1, -1, -1]], dtype=torch.int32),
+        "cu_seqlens_q": torch.tensor([0, 5, 5, 8], dtype=torch.int32),
+        "seq_lens": torch.tensor([35, 7, 3], dtype=torch.int32),
+        "max_query_len": 5,
+        "sm_scale": 128**-0.5,
+        "fmt": 3,
+        "workspace": torch.full(workspace_shape(9, 8, 2, 128), torch.nan),
+        "num_kv_splits": 2,
+    }

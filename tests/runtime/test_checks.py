@@ -119,11 +119,69 @@ DECODE = [
 ]
 
 
+def wide(x: torch.Tensor) -> torch.Tensor:
+    """The same shape with rows four elements further apart."""
+    return torch.zeros(*x.shape[:2], x.shape[2] + 4, dtype=x.dtype)[..., : x.shape[2]]
+
+
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    """The same shape, four elements behind an aligned address."""
+    storage = torch.zeros(x.numel() + 16, dtype=x.dtype)
+    offset = -storage.data_ptr() // 2 % 8 + 4
+    return storage[offset : offset + x.numel()].view(x.shape)
+
+
+PREFILL = [
+    *((edit(**{name: lambda x: x.float()}), f"{name} is torch.float32, not") for name in ("out", "q", "k", "v")),
+    *((edit(**{name: lambda x: x[0]}), f"{name} has 2 dimensions, not 3") for name in ("out", "q", "k", "v")),
+    *((edit(**{name: sparse}), f"last dimension of {name} has stride 2, not 1") for name in ("out", "q", "k", "v")),
+    *(
+        (edit(**{name: wide}), rf"{name} has strides \[{stride}, 132, 1\], not multiples of 8 elements")
+        for name, stride in (("out", 1056), ("q", 1056), ("k", 264), ("v", 264))
+    ),
+    *(
+        (edit(**{name: shifted}), f"{name} begins at an address that is no multiple of 16")
+        for name in ("out", "q", "k", "v")
+    ),
+    *((edit(**{name: lambda x: x.bfloat16()}), f"{name} is torch.bfloat16, q torch.float16") for name in "kv"),
+    (edit(out=lambda x: x.bfloat16()), "out is torch.bfloat16, q torch.float16"),
+    (edit(out=lambda x: x[:5]), r"out is \[5, 8, 128\], q \[9, 8, 128\]"),
+    (edit(k=lambda x: x[:8]), r"k is \[8, 2, 128\], beside q and the cache it must be \[9, 2, 128\]"),
+    (edit(v=lambda x: x[:, :1]), r"v is \[9, 1, 128\], beside q and the cache it must be \[9, 2, 128\]"),
+    (edit(v=lambda x: x[..., :64]), r"v is \[9, 2, 64\], beside q and the cache"),
+    (edit(q=lambda x: x[:, :7], out=lambda x: x[:, :7]), "7 query heads are no multiple of 2 kv heads"),
+    (edit(q=lambda x: x[..., :64], out=lambda x: x[..., :64]), "no slot of head size 64 and fmt 3 has 112 bytes"),
+    (edit(cache=strided), "not multiples of 4 bytes"),
+    (edit(cache=misaligned), "cache begins at an address"),
+    (edit(cache=lambda x: x[:, :0]), "it has no heads or no rows"),
+    (edit(cache=lambda x: x.view(torch.int8)), "cache is torch.int8, not torch.uint8"),
+    (edit(block_table=lambda x: x.long()), "block_table is torch.int64, not torch.int32"),
+    (edit(block_table=lambda x: x[:2]), "block_table has 2 rows for 3 requests"),
+    (edit(block_table=sparse), "last dimension of block_table has stride 2, not 1"),
+    (edit(cu_seqlens_q=lambda x: x.long()), "cu_seqlens_q is torch.int64, not torch.int32"),
+    (edit(cu_seqlens_q=lambda x: x[:3]), "cu_seqlens_q has 3 entries, 3 requests need 4"),
+    (edit(cu_seqlens_q=lambda x: x.repeat(2)[::2]), "last dimension of cu_seqlens_q has stride 2, not 1"),
+    (edit(seq_lens=lambda x: x.long()), "seq_lens is torch.int64, not torch.int32"),
+    (edit(seq_lens=lambda x: x[:2]), "cu_seqlens_q has 4 entries, 2 requests need 3"),
+    (edit(seq_lens=lambda x: x[:, None]), "seq_lens has 2 dimensions, not 1"),
+    (edit(max_query_len=-1), "max_query_len is -1, not 0 or more"),
+    (edit(workspace=lambda x: x.half()), "workspace is torch.float16, not torch.float32"),
+    (edit(workspace=lambda x: x[:8]), r"workspace is \[8, 8, 2, 130\], at least \[9, 8, 2, 130\] is needed"),
+    (edit(workspace=lambda x: x[..., :129]), r"workspace is \[9, 8, 2, 129\], at least"),
+    (edit(workspace=sparse), "last dimension of workspace has stride 2, not 1"),
+    (edit(num_kv_splits=3), r"workspace is \[9, 8, 2, 130\], at least \[9, 8, 3, 130\] is needed"),
+    (edit(num_kv_splits=0), "num_kv_splits is 0, not 1 to 1024"),
+    (edit(num_kv_splits=1025, workspace=None), "num_kv_splits is 1025, not 1 to 1024"),
+    (edit(sm_scale=float("nan")), "sm_scale is nan, not a finite fp32 number"),
+    (edit(fmt=7), "^octave.prefill: fmt 7 is no cache format"),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
         (name, change, message)
-        for name, cases in (("store", STORE), ("rotate", ROTATE), ("decode", DECODE))
+        for name, cases in (("store", STORE), ("rotate", ROTATE), ("decode", DECODE), ("prefill", PREFILL))
         for change, message in cases
     ],
 )
@@ -151,6 +209,41 @@ def test_all_problems_in_one_report(store_arguments: Arguments) -> None:
         "  slot_mapping is torch.int32, not torch.int64\n"
         "  k_signs has 2 dimensions, not 1"
     )
+
+
+def test_all_problems_of_a_prefill_in_one_report(prefill_arguments: Arguments) -> None:
+    edit(k=lambda x: x[:8], v=sparse, cu_seqlens_q=lambda x: x[:2], workspace=lambda x: x[:1])(prefill_arguments)
+    with pytest.raises(OctaveError) as raised:
+        torch.ops.octave.prefill(**prefill_arguments)
+    assert str(raised.value) == (
+        "octave.prefill: these arguments do not fit:\n"
+        "  k is [8, 2, 128], beside q and the cache it must be [9, 2, 128]\n"
+        "  cu_seqlens_q has 2 entries, 3 requests need 4\n"
+        "  the last dimension of v has stride 2, not 1\n"
+        "  workspace is [1, 8, 2, 130], at least [9, 8, 2, 130] is needed (ops.workspace_shape)"
+    )
+
+
+def test_the_workspace_is_where_the_tensors_are(prefill_arguments: Arguments) -> None:
+    prefill_arguments["workspace"] = prefill_arguments["workspace"].to("meta")
+    with pytest.raises(OctaveError, match="seq_lens on cpu, workspace on meta"):
+        checks.check_prefill(checks.PrefillArguments(**prefill_arguments))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (edit(max_query_len=4), "max_query_len is 4, and a request has 5 query tokens"),
+        (edit(seq_lens=lambda x: x - 1), "request 2 has 3 query tokens, and seq_lens 2"),
+        (edit(cu_seqlens_q=lambda x: x + 2), "at most 9, the tokens of q"),
+        (edit(seq_lens=lambda x: x + 19), "the block table of request 0 ends at 48"),
+    ],
+)
+def test_what_only_the_reference_can_see_of_a_prefill(change: Edit, message: str, prefill_arguments: Arguments) -> None:
+    change(prefill_arguments)
+    with pytest.raises(OctaveError, match=f"^octave.prefill: .*{message}"):
+        torch.ops.octave.prefill(**prefill_arguments)
+    assert prefill_arguments["out"].isnan().all()
 
 
 def test_other_devices(store_arguments: Arguments) -> None:
@@ -193,9 +286,12 @@ def test_every_cache_dtype_of_the_ops_family_has_a_code_of_its_own() -> None:
     assert [checks.dtype_of_fmt(dtype.fmt) for dtype in mine] == mine
 
 
-def test_the_arguments_of_decode_are_those_of_its_schema() -> None:
-    schema = torch.ops.octave.decode.default._schema
-    assert checks.DecodeArguments._fields == tuple(argument.name for argument in schema.arguments)
+def test_arguments_are_those_of_the_schema() -> None:
+    for op, fields in (("decode", checks.DecodeArguments), ("prefill", checks.PrefillArguments)):
+        arguments = getattr(torch.ops.octave, op).default._schema.arguments
+        assert fields._fields == tuple(argument.name for argument in arguments)
+        defaults = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+        assert fields._field_defaults == defaults
 
 
 def test_strides_of_single_entries_do_not_matter(store_arguments: Arguments) -> None:
@@ -206,6 +302,7 @@ def test_strides_of_single_entries_do_not_matter(store_arguments: Arguments) -> 
     assert odd[0, :, 3].any()
 
 
-def test_layout(store_arguments: Arguments, decode_arguments: Arguments) -> None:
+def test_layout(store_arguments: Arguments, decode_arguments: Arguments, prefill_arguments: Arguments) -> None:
+    assert checks.check_prefill(checks.PrefillArguments(**prefill_arguments)).slot_bytes == 112
     assert checks.check_cache_store(**store_arguments).slot_bytes == 112
     assert checks.check_decode(checks.DecodeArguments(**decode_arguments)).rotary_dims == 64

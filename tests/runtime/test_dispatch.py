@@ -28,7 +28,8 @@ def test_each_variant_is_found_by_its_key(make_library: Make) -> None:
     libraries = [make_library("gfx942"), make_library("gfx1100")]
     registry = Registry(libraries)
     for library in libraries:
-        assert len({variant.key for variant in library.variants}) == len(library.variants) == 10
+        assert len({variant.key for variant in library.variants}) == len(library.variants)
+        assert sum(variant.key.tier == "portable" for variant in library.variants) == 10
         for variant in library.variants:
             assert registry.find(variant.key) == (library, variant)
     assert registry.find(DECODE)[1].name == "decode_octave_k3v3_h128r64_g4_q1_f16_portable_gfx942"
@@ -125,7 +126,7 @@ def test_missing_kernel_that_no_shipped_spec_holds() -> None:
         ({"arch": "gfx1030"}, "gfx1030 is not supported: RDNA2"),
         ({"gqa_group": 16, "query_group": 8}, "holds gqa_group × query_group up to 64, not 128"),
         ({"head_size": 192, "slot_bytes": 160}, "holds head_size 64, 128, 256 and 512, not 192"),
-        ({"tier": "wmma"}, "decode has no wmma tier"),
+        ({"tier": "scalar"}, "decode has no scalar tier"),
         ({"slot_bytes": 120}, "full rotary (rotary_dims = head_size = 128)"),
         ({"gqa_group": 17}, "a gqa_group is 1 to 16"),
     ],
@@ -145,7 +146,7 @@ def test_missing_rotate(make_library: Make) -> None:
 
 
 def test_a_block_size_that_the_tier_cannot_read() -> None:
-    check_block_size("portable", 7)
-    check_block_size("mfma", 1568)
+    check_block_size("decode", "portable", 7)
+    check_block_size("decode", "mfma", 1568)
     with pytest.raises(OctaveError, match="block size 24 is no multiple of 16, as the mfma tier needs"):
-        check_block_size("mfma", 24)
+        check_block_size("decode", "mfma", 24)

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import prefill_stand_in
 import pytest
 import torch
 
 from octave_gen.errors import OctaveError
-from octave_gen.runtime import gpu
+from octave_gen.runtime import gpu, missing
 from octave_gen.runtime.dispatch import Registry
 from octave_gen.runtime.library import Library
 
@@ -57,7 +59,7 @@ def test_decode(query_group: int, groups: int, library: Library, host_ops: Any, 
     assert merge[1] == "reduce_h128_f16_portable_gfx942"
     assert merge[2:] == ([6, 2, 1], 256, STREAM)
     mid_o = decode_arguments["mid_o"].data_ptr()
-    assert struct.unpack_from("<Q", partials[0], 40) == (mid_o,)
+    assert struct.unpack_from("<2Q", partials[0], 40) == (0, mid_o)  # no group_starts
     assert struct.unpack_from("<2Q", merge[0]) == (mid_o, decode_arguments["out"].data_ptr())
 
 
@@ -86,16 +88,113 @@ def test_nothing_is_launched_when_a_kernel_is_missing(
     assert host_ops.calls == []
 
 
+def test_matrix_tier(library: Library, host_ops: Any, decode_arguments: Arguments) -> None:
+    decode_arguments["use_wmma"] = True
+    gpu.decode(**decode_arguments, place=place(library))
+    partials, merge = host_ops.calls
+    assert partials[1] == "decode_octave_k3v3_h128r64_g4_q4_f16_mfma_gfx942"
+    assert partials[2:] == ([2, 2, 2], 256, STREAM)
+    assert merge[1] == "reduce_h128_f16_portable_gfx942"
+
+
 def test_matrix_tier_is_not_replaced(library: Library, host_ops: Any, decode_arguments: Arguments) -> None:
     decode_arguments["use_wmma"] = True
-    with pytest.raises(OctaveError, match=r"matrix tier for gfx942|no loaded library holds"):
-        gpu.decode(**decode_arguments, place=place(library))
+    others = replace(library, variants=tuple(v for v in library.variants if v.key.tier == "portable"))
+    with pytest.raises(OctaveError, match=r"no loaded library holds .* mfma tier[\s\S]*other tier: portable"):
+        gpu.decode(**decode_arguments, place=place(others))
     assert host_ops.calls == []
 
 
 def test_library_of_another_arch(library: Library, host_ops: Any, rotate_arguments: Arguments) -> None:
     with pytest.raises(OctaveError, match=r"rotate on gfx1100[\s\S]*other arch: gfx942[\s\S]*build --arch gfx1100"):
         gpu.rotate(**rotate_arguments, place=place(library, arch="gfx1100"))
+
+
+@pytest.fixture
+def with_prefill(monkeypatch: pytest.MonkeyPatch, make_library: Callable[..., Library], host_ops: Any) -> Library:
+    """A library that holds prefill's kernels, of a chip that offers their tier."""
+    prefill_stand_in.register(monkeypatch)
+    made = make_library()
+    host_ops.define(made.namespace)
+    return made
+
+
+def test_prefill(with_prefill: Library, host_ops: Any, prefill_arguments: Arguments) -> None:
+    gpu.prefill(**prefill_arguments, place=place(with_prefill))
+    prefix, chunk = host_ops.calls
+    a = prefill_arguments
+    assert prefix[1] == "prefill_prefix_octave_k3v3_h128r64_f16_mfma_gfx942"
+    assert chunk[1] == "prefill_chunk_h128_f16_mfma_gfx942"
+    assert prefix[2:] == (
+        [1, 2, 6],
+        256,
+        STREAM,
+    )  # 5 tokens of 4 heads in tiles of 128; 2 kv heads; 3 requests, 2 splits
+    assert chunk[2:] == ([1, 2, 3], 256, STREAM)
+    maps = [a[name].data_ptr() for name in ("cu_seqlens_q", "seq_lens")]
+    workspace = a["workspace"].data_ptr()
+    pointers = [*(a[name].data_ptr() for name in ("q", "cache", "block_table")), *maps, workspace]
+    strides = (1024, 128, 2 * 16 * 112, 16 * 112, 112, 3, 8 * 2 * 130, 2 * 130, 130)
+    assert prefix[0] == struct.pack("<6Q9q3if", *pointers, *strides, 4, 16, 2, 128**-0.5)
+    pointers = [*(a[name].data_ptr() for name in ("q", "k", "v", "out")), workspace, *maps]
+    strides = (1024, 128, 256, 128, 256, 128, 1024, 128, 8 * 2 * 130, 2 * 130, 130)
+    assert chunk[0] == struct.pack("<7Q11q2if", *pointers, *strides, 4, 2, 128**-0.5)
+
+
+def test_prefill_takes_a_workspace_of_its_own(
+    with_prefill: Library, host_ops: Any, prefill_arguments: Arguments
+) -> None:
+    given = prefill_arguments.pop("workspace")
+    gpu.prefill(**prefill_arguments, place=place(with_prefill))
+    prefix, chunk = host_ops.calls
+    (written,), (read,) = struct.unpack_from("<Q", prefix[0], 40), struct.unpack_from("<Q", chunk[0], 32)
+    assert written == read != given.data_ptr()
+    assert prefix[0][96:120] == struct.pack("<3q", 8 * 2 * 130, 2 * 130, 130)
+
+
+def test_prefill_without_a_kernel_launches_nothing(
+    library: Library,
+    with_prefill: Library,
+    host_ops: Any,
+    prefill_arguments: Arguments,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(missing, "shipped_name", lambda key: None)  # no shipped spec has budgets for the stand-in
+    with pytest.raises(
+        OctaveError, match=r"prefill_prefix on gfx942: octave_k3v3, head_size 128, rotary_dims 64, fp16"
+    ):
+        gpu.prefill(**prefill_arguments, place=place(library))
+    only_prefix = replace(with_prefill, variants=with_prefill.variants[:-2])
+    assert "prefill_chunk" in with_prefill.variants[-1].name
+    with pytest.raises(OctaveError, match="prefill_chunk on gfx942: head_size 128, fp16, mfma tier"):
+        gpu.prefill(**prefill_arguments, place=place(only_prefix))
+    with pytest.raises(
+        OctaveError, match="prefill has kernels for matrix cores alone, and there is no matrix tier for"
+    ):
+        gpu.prefill(**prefill_arguments, place=place(with_prefill, arch="gfx1030"))
+    assert host_ops.calls == []
+
+
+def test_prefill_of_a_block_size_that_the_tier_cannot_read(
+    with_prefill: Library, host_ops: Any, prefill_arguments: Arguments
+) -> None:
+    prefill_arguments["cache"] = prefill_arguments["cache"][:, :, :12]
+    message = (
+        "octave.prefill: block size 12 is no multiple of 16, as the mfma tier needs\n  hint: choose another block size"
+    )
+    with pytest.raises(OctaveError, match=message):
+        gpu.prefill(**prefill_arguments, place=place(with_prefill))
+    assert host_ops.calls == []
+
+
+def test_nothing_to_prefill(with_prefill: Library, host_ops: Any, prefill_arguments: Arguments) -> None:
+    here = place(with_prefill)
+    gpu.prefill(**{**prefill_arguments, "max_query_len": 0}, place=here)
+    empty = {name: prefill_arguments[name][:0] for name in ("out", "q", "k", "v")}
+    gpu.prefill(**{**prefill_arguments, **empty}, place=here)
+    none = {"cu_seqlens_q": prefill_arguments["cu_seqlens_q"][:1], "seq_lens": prefill_arguments["seq_lens"][:0]}
+    gpu.prefill(**{**prefill_arguments, **none}, place=here)
+    assert host_ops.calls == []
 
 
 def test_nothing_to_do(
@@ -149,7 +248,7 @@ def test_gpu_of_another_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gpu_implementations_are_registered() -> None:
-    for name in ("cache_store", "decode", "rotate"):
+    for name in ("cache_store", "decode", "prefill", "rotate"):
         for key in ("CPU", "CUDA", "Meta"):
             assert torch._C._dispatch_has_kernel_for_dispatch_key(f"octave::{name}", key)
 

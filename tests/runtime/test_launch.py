@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import prefill_stand_in
 import pytest
 import torch
 
@@ -39,13 +40,17 @@ OUT = Memory(0x7000, (11, 8, 128), (1200, 160, 1))
 TABLE = Memory(0x8000, (3, 6), (10, 1))
 Q_TO_REQ, Q_TO_KLEN = Memory(0x9000, (12,), (1,)), Memory(0xA000, (12,), (1,))
 MID_O = Memory(0xB000, (12, 8, 32, 132), (40000, 5000, 140, 1))
+GROUP_STARTS = Memory(0xC000, (7,), (1,))
 
 
-def variant_of(library: Library, kind: str, dtype: str = "fp16", query_group: int | None = None) -> LoadedVariant:
+def variant_of(
+    library: Library, kind: str, dtype: str = "fp16", query_group: int | None = None, tier: str = "portable"
+) -> LoadedVariant:
     (found,) = [
         variant
         for variant in library.variants
-        if (variant.key.kind, variant.key.query_dtype, variant.key.query_group) == (kind, dtype, query_group)
+        if (variant.key.kind, variant.key.query_dtype, variant.key.query_group, variant.key.tier)
+        == (kind, dtype, query_group, tier)
     ]
     return found
 
@@ -80,9 +85,31 @@ def test_decode(query_group: int, groups: int, make_library: Callable[..., Libra
     made = launch.decode_launch(variant, QUERY, CACHE, TABLE, Q_TO_REQ, Q_TO_KLEN, MID_O, K_SIGNS, 0.125, 32)
     assert made.symbol == f"decode_octave_k3v3_h128r64_g4_q{query_group}_f16_portable_gfx1100"
     assert (made.grid, made.threads) == ((groups, 2, 32), 256)
-    pointers = (0x6000, 0x7F00_0000_0000, 0x8000, 0x9000, 0xA000, 0xB000, 0x4000)
+    pointers = (0x6000, 0x7F00_0000_0000, 0x8000, 0x9000, 0xA000, 0, 0xB000, 0x4000)
     strides = (1100, 130, 1 << 33, 2048, 128, 10, 40000, 5000, 140)
-    assert made.kernargs == struct.pack("<7Q9q4if", *pointers, *strides, 11, 3, 16, 32, 0.125)
+    assert made.kernargs == struct.pack("<8Q9q5if", *pointers, *strides, 11, groups, 3, 16, 32, 0.125)
+
+
+@pytest.mark.parametrize("query_group", [1, 4])
+def test_decode_of_groups_that_start_anywhere(query_group: int, make_library: Callable[..., Library]) -> None:
+    """As many workgroups as groups, however many queries there are; nothing else of the launch is another."""
+    variant = variant_of(make_library("gfx1100"), "decode", query_group=query_group)
+    arguments = (variant, QUERY, CACHE, TABLE, Q_TO_REQ, Q_TO_KLEN, MID_O, K_SIGNS, 0.125, 32)
+    made, without = launch.decode_launch(*arguments, GROUP_STARTS), launch.decode_launch(*arguments)
+    assert made.grid == (7, 2, 32)
+    kernargs = bytearray(without.kernargs)
+    struct.pack_into("<Q", kernargs, 5 * 8, 0xC000)
+    struct.pack_into("<2i", kernargs, 17 * 8, 11, 7)
+    assert made.kernargs == kernargs
+
+
+def test_workgroups_share_a_group_whose_rows_are_too_many_for_one(make_library: Callable[..., Library]) -> None:
+    """Group 16 with 4 queries is 64 rows, of which a workgroup of the mfma tier holds 32."""
+    variant = variant_of(make_library(gqa_groups=(16,)), "decode", query_group=4, tier="mfma")
+    query = replace(QUERY, shape=(11, 32, 128))
+    arguments = (variant, query, CACHE, TABLE, Q_TO_REQ, Q_TO_KLEN, MID_O, K_SIGNS, 0.125, 32)
+    assert launch.decode_launch(*arguments).grid == (3 * 2, 2, 32)
+    assert launch.decode_launch(*arguments, GROUP_STARTS).grid == (7 * 2, 2, 32)
 
 
 def test_reduce(make_library: Callable[..., Library]) -> None:
@@ -94,6 +121,52 @@ def test_reduce(make_library: Callable[..., Library]) -> None:
         threads=256,
         kernargs=struct.pack("<3Q5q2i", 0xB000, 0x7000, 0x5000, 40000, 5000, 140, 1200, 160, 8, 32),
     )
+
+
+Q, OUT_Q = Memory(0x6000, (11, 12, 128), (1600, 136, 1)), Memory(0x7000, (11, 12, 128), (1664, 144, 1))
+CHUNK_K, CHUNK_V = Memory(0x1000, (11, 2, 128), (304, 144, 1)), Memory(0x2000, (11, 2, 128), (320, 152, 1))
+BOUNDS, LENGTHS = Memory(0x9000, (4,), (1,)), Memory(0xA000, (3,), (1,))
+
+
+@pytest.fixture
+def prefill_library(monkeypatch: pytest.MonkeyPatch, make_library: Callable[..., Library]) -> Library:
+    prefill_stand_in.register(monkeypatch)
+    return make_library()
+
+
+@pytest.mark.parametrize(("max_query_len", "tiles"), [(0, 0), (1, 1), (21, 1), (22, 2), (300, 15)])
+def test_prefill_prefix(max_query_len: int, tiles: int, prefill_library: Library) -> None:
+    variant = variant_of(prefill_library, "prefill_prefix", "bf16", tier="mfma")
+    made = launch.prefill_prefix_launch(
+        variant, Q, CACHE, TABLE, BOUNDS, LENGTHS, MID_O, max_query_len, sm_scale=0.125, num_kv_splits=32
+    )
+    assert made.symbol == "prefill_prefix_octave_k3v3_h128r64_bf16_mfma_gfx942"
+    assert (made.grid, made.threads) == ((tiles, 2, 96), 256)  # rows of 6 heads a token in tiles of 128
+    pointers = (0x6000, 0x7F00_0000_0000, 0x8000, 0x9000, 0xA000, 0xB000)
+    strides = (1600, 136, 1 << 33, 2048, 128, 10, 40000, 5000, 140)
+    assert made.kernargs == struct.pack("<6Q9q3if", *pointers, *strides, 6, 16, 32, 0.125)
+
+
+def test_prefill_chunk(prefill_library: Library) -> None:
+    variant = variant_of(prefill_library, "prefill_chunk", tier="mfma")
+    made = launch.prefill_chunk_launch(
+        variant, Q, CHUNK_K, CHUNK_V, OUT_Q, MID_O, BOUNDS, LENGTHS, 22, sm_scale=0.125, num_kv_splits=32
+    )
+    pointers = (0x6000, 0x1000, 0x2000, 0x7000, 0xB000, 0x9000, 0xA000)
+    strides = (1600, 136, 304, 144, 320, 152, 1664, 144, 40000, 5000, 140)
+    assert made == launch.Launch(
+        symbol="prefill_chunk_h128_f16_mfma_gfx942",
+        grid=(2, 2, 3),
+        threads=256,
+        kernargs=struct.pack("<7Q11q2if", *pointers, *strides, 6, 32, 0.125),
+    )
+
+
+def test_more_splits_of_requests_than_a_grid_counts(prefill_library: Library) -> None:
+    variant = variant_of(prefill_library, "prefill_prefix", tier="mfma")
+    many = Memory(0xA000, (64,), (1,))
+    with pytest.raises(OctaveError, match=r"cannot be launched .query_rows 6, kv_heads 2, request_splits 65536"):
+        launch.prefill_prefix_launch(variant, Q, CACHE, TABLE, BOUNDS, many, MID_O, 1, 0.125, 1024)
 
 
 def test_kernargs_end_where_the_table_ends(make_library: Callable[..., Library]) -> None:

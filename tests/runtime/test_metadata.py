@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from octave_gen.errors import OctaveError
-from octave_gen.ops import QueryMaps, map_capacity
+from octave_gen.ops import QueryGroups, QueryMaps, group_capacity, map_capacity
 
 
 def expected_maps(query_lens: list[int], seq_lens: list[int], num_tokens: int) -> tuple[list[int], list[int]]:
@@ -165,3 +165,66 @@ def test_graph_capture_on_a_gpu() -> None:
         lengths.copy_(int32(seq_lens))
         graph.replay()
         assert (q_to_req.tolist(), q_to_klen.tolist()) == expected_maps(query_lens, seq_lens, 8)
+
+
+def expected_groups(query_lens: list[int], num_tokens: int, query_group: int) -> list[int]:
+    starts, first = [], 0
+    for count in (*query_lens, num_tokens - sum(query_lens)):
+        starts += range(first, first + count, query_group)
+        first += count
+    return starts
+
+
+def grouped(groups: QueryGroups, query_lens: list[int], num_tokens: int) -> list[int]:
+    starts = groups.build(start_loc(query_lens), num_tokens)
+    assert starts.dtype == torch.int32
+    assert starts.data_ptr() == groups.group_starts.data_ptr()
+    return starts.tolist()
+
+
+@pytest.mark.parametrize("query_group", [1, 3, 4])
+def test_groups_of_random_ragged_batches(query_group: int) -> None:
+    groups = QueryGroups(600, query_group, "cpu")
+    for query_lens, _, num_tokens in random_batches():
+        wanted, starts = expected_groups(query_lens, num_tokens, query_group), grouped(groups, query_lens, num_tokens)
+        assert starts[: len(wanted)] == wanted
+        assert set(starts[len(wanted) :]) <= {num_tokens}
+
+
+@pytest.mark.parametrize(
+    ("query_lens", "num_tokens", "starts"),
+    [
+        ([3, 3, 3], 9, [0, 3, 6, 9, 9, 9]),
+        ([4, 4], 8, [0, 4, 8, 8, 8]),
+        ([5, 1, 0, 2], 8, [0, 4, 5, 6, 8, 8, 8]),
+        ([1], 7, [0, 1, 5]),  # padding has groups of its own
+        ([], 5, [0, 4]),
+    ],
+)
+def test_groups(query_lens: list[int], num_tokens: int, starts: list[int]) -> None:
+    assert grouped(QueryGroups(8, 4, "cpu"), query_lens, num_tokens) == starts
+
+
+def test_number_of_groups_depends_on_shapes_alone() -> None:
+    """A meta tensor has no values."""
+    groups = QueryGroups(16, 4, "meta")
+    assert groups.build(start_loc([3, 2]).to("meta"), 8).shape == (5,)
+
+
+@pytest.mark.parametrize(("tokens", "requests", "group", "capacity"), [(64, 16, 4, 33), (8, 16, 4, 8), (9, 1, 4, 4)])
+def test_group_capacity_is_enough(tokens: int, requests: int, group: int, capacity: int) -> None:
+    assert group_capacity(tokens, requests, group) == capacity
+    groups = QueryGroups(capacity, group, "cpu")
+    for count in range(requests + 1):
+        groups.build(torch.zeros(count + 1, dtype=torch.int32), tokens)
+
+
+def test_wrong_groups() -> None:
+    for arguments in ((0, 1, 1), (1, 0, 1), (1, 1, 0)):
+        with pytest.raises(OctaveError, match="no capacity"):
+            group_capacity(*arguments)
+    groups = QueryGroups(2, 4, "cpu")
+    with pytest.raises(OctaveError, match=r"need 4 groups, the buffer holds 2 \(group_capacity\)"):
+        groups.build(start_loc([3, 2]), 5)
+    with pytest.raises(OctaveError, match=r"query_start_loc is torch.int64"):
+        groups.build(start_loc([3]).long(), 5)

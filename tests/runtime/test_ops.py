@@ -14,10 +14,11 @@ import octave_gen.ops
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES
 from octave_gen.formats.octave import SlotLayout
+from octave_gen.formats.octave.codec import dequantize_unrotated
 from octave_gen.ops import sign_tensor, workspace_bytes, workspace_shape
-from octave_gen.reference import attention, rotate, store
+from octave_gen.reference import attention, prefill, rotate, store
 from octave_gen.runtime import registration
-from octave_gen.runtime.cpu import split_widths
+from octave_gen.runtime.cpu import query_groups, split_widths
 
 GOLDEN = Path(__file__).parents[1] / "data" / "octave_golden.npz"
 SCHEMAS = {
@@ -25,7 +26,10 @@ SCHEMAS = {
     "Tensor k_signs, Tensor v_signs, int fmt) -> ()",
     "decode": "octave::decode(Tensor(a!) out, Tensor query, Tensor cache, Tensor block_table, Tensor q_to_req, "
     "Tensor q_to_klen, Tensor(b!) mid_o, Tensor k_signs, Tensor v_signs, float sm_scale, int num_kv_splits, int fmt, "
-    "int query_group, bool use_wmma) -> ()",
+    "int query_group, bool use_wmma, Tensor? group_starts=None) -> ()",
+    "prefill": "octave::prefill(Tensor(a!) out, Tensor q, Tensor k, Tensor v, Tensor cache, Tensor block_table, "
+    "Tensor cu_seqlens_q, Tensor seq_lens, int max_query_len, float sm_scale, int fmt, Tensor(b!)? workspace=None, "
+    "int num_kv_splits=1) -> ()",
     "rotate": "octave::rotate(Tensor(a!) x, Tensor signs, bool k_layout, bool inverse) -> ()",
 }
 LAYOUT = SlotLayout.of(128, 64, 3)
@@ -117,7 +121,7 @@ def test_decode_is_the_reference(decode_arguments: Arguments) -> None:
     a = decode_arguments
     torch.ops.octave.decode(**a)
     operands = (a["query"], a["cache"], a["block_table"], a["q_to_req"], a["q_to_klen"], LAYOUT, a["sm_scale"])
-    widths = split_widths(a["q_to_req"].tolist(), a["q_to_klen"].tolist(), 2, 2, query_group=4)
+    widths = split_widths(a["q_to_req"].tolist(), a["q_to_klen"].tolist(), 2, 2, query_groups(6, 4))
     partials = attention.decode_partials(*operands, 2, query_mode="int8", tokens_per_split=widths)
     assert torch.equal(a["mid_o"], partials)
     assert torch.equal(a["out"], attention.reduce_partials(partials, LAYOUT).half())
@@ -154,6 +158,53 @@ def test_decode_in_bf16(decode_arguments: Arguments) -> None:
     assert torch.allclose(arguments["out"].float(), decode_arguments["out"].float(), atol=0.02)
 
 
+def test_prefill_is_the_reference(prefill_arguments: Arguments) -> None:
+    a = prefill_arguments
+    torch.ops.octave.prefill(**a)
+    operands = (a["q"], a["k"], a["v"], a["cache"], a["block_table"], a["cu_seqlens_q"], a["seq_lens"])
+    expected = prefill.prefill(*operands, LAYOUT, a["sm_scale"])
+    assert torch.equal(a["out"][:8], expected[:8].half())
+    assert a["out"][8].isnan().all()
+    assert a["workspace"].isnan().all()
+    exact = prefill.prefill(*operands, LAYOUT, a["sm_scale"], dtype=torch.float64)[:8]
+    assert (a["out"][:8].double() - exact).norm() < 1e-3 * exact.norm()
+
+
+def test_prefill_takes_the_arguments_of_the_public_op(prefill_arguments: Arguments) -> None:
+    out = torch.full_like(prefill_arguments["out"], torch.nan)
+    positional = list(prefill_arguments.values())[:11]
+    torch.ops.octave.prefill(out, *positional[1:])
+    torch.ops.octave.prefill(**prefill_arguments)
+    assert torch.equal(out[:8], prefill_arguments["out"][:8])
+
+
+def test_a_layer_of_a_chunk(store_arguments: Arguments, prefill_arguments: Arguments) -> None:
+    """rotate, prefill, rotate back: near attention over what was stored, with the chunk itself unquantized."""
+    heads, tokens, context = 2, 40, 32
+    key, value, query = (torch.randn(tokens, n, 128, generator=torch.Generator().manual_seed(n)) for n in (2, 3, 8))
+    key, value, query = key.half(), value[:, :heads].half(), query.half()
+    signs = sign_tensor(128)
+    cache = torch.zeros(3, heads, 16, 112, dtype=torch.uint8)
+    torch.ops.octave.cache_store(key, value, cache, torch.arange(tokens), signs, signs, 3)
+    q, k, v = (x[context:].clone() for x in (query, key, value))
+    for x, k_layout in ((q, True), (k, True), (v, False)):
+        torch.ops.octave.rotate(x, signs, k_layout, False)
+    out = torch.empty_like(q)
+    table = torch.arange(3, dtype=torch.int32)[None]
+    bounds, lengths = (torch.tensor(x, dtype=torch.int32) for x in ([0, 8], [40]))
+    torch.ops.octave.prefill(out, q, k, v, cache, table, bounds, lengths, 8, 128**-0.5, 3)
+    torch.ops.octave.rotate(out, signs, False, True)
+    plain = torch.zeros(8, 8, 128, dtype=torch.float64)
+    for i in range(8):
+        stored_k, stored_v = dequantize_unrotated(cache.transpose(1, 2).flatten(0, 1)[:context], LAYOUT, torch.float64)
+        all_k = torch.cat([stored_k, key[context : context + i + 1].double()])
+        all_v = torch.cat([stored_v, value[context : context + i + 1].double()])
+        for head in range(8):
+            scores = all_k[:, head // 4] @ query[context + i, head].double() * 128**-0.5
+            plain[i, head] = scores.softmax(0) @ all_v[:, head // 4]
+    assert (out.double() - plain).norm() < 2e-3 * plain.norm()
+
+
 @pytest.mark.parametrize(("k_layout", "block"), [(True, 64), (False, 128)])
 def test_rotate_is_the_reference(k_layout: bool, block: int, rotate_arguments: Arguments) -> None:
     rotate_arguments["k_layout"] = k_layout
@@ -165,6 +216,16 @@ def test_rotate_is_the_reference(k_layout: bool, block: int, rotate_arguments: A
     rotate_arguments["inverse"] = True
     torch.ops.octave.rotate(**rotate_arguments)
     assert torch.allclose(rotate_arguments["x"], before, atol=1e-2)
+
+
+def test_nothing_to_prefill(prefill_arguments: Arguments) -> None:
+    for name in ("out", "q", "k", "v"):
+        prefill_arguments[name] = prefill_arguments[name][:0]
+    prefill_arguments["cu_seqlens_q"] = torch.zeros(4, dtype=torch.int32)
+    torch.ops.octave.prefill(**prefill_arguments)
+    prefill_arguments |= {"seq_lens": prefill_arguments["seq_lens"][:0], "max_query_len": 0}
+    prefill_arguments["cu_seqlens_q"] = prefill_arguments["cu_seqlens_q"][:1]
+    torch.ops.octave.prefill(**prefill_arguments)
 
 
 def test_nothing_to_do(store_arguments: Arguments, rotate_arguments: Arguments, decode_arguments: Arguments) -> None:
@@ -190,8 +251,8 @@ def test_no_matrix_tier_on_cpu(decode_arguments: Arguments) -> None:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_opcheck(name: str, request: pytest.FixtureRequest) -> None:
     arguments = request.getfixturevalue(f"{name.removeprefix('cache_')}_arguments")
-    if name == "decode":
-        arguments["mid_o"].zero_()  # opcheck compares what was not written too, and NaN is not itself
+    for written in {"out", "mid_o", "workspace"} & set(arguments):
+        arguments[written].zero_()  # opcheck compares what was not written too, and NaN is not itself
     results = opcheck(getattr(torch.ops.octave, name).default, (), arguments)
     assert set(results.values()) == {"SUCCESS"}
 
@@ -207,6 +268,19 @@ def test_compile(name: str, request: pytest.FixtureRequest) -> None:
     for argument, x in eager.items():
         if isinstance(x, torch.Tensor):
             assert torch.equal(compiled[argument].nan_to_num(), x.nan_to_num()), argument
+
+
+def test_compile_without_the_arguments_that_have_defaults(prefill_arguments: Arguments) -> None:
+    for name in ("workspace", "num_kv_splits"):
+        del prefill_arguments[name]
+    prefill_arguments["out"].zero_()
+    results = opcheck(torch.ops.octave.prefill.default, (), prefill_arguments)
+    assert set(results.values()) == {"SUCCESS"}
+    compiled = copied(prefill_arguments)
+    step = torch.compile(lambda a: torch.ops.octave.prefill(**a), fullgraph=True, backend="aot_eager")
+    step(compiled)
+    torch.ops.octave.prefill(**prefill_arguments)
+    assert torch.equal(compiled["out"], prefill_arguments["out"])
 
 
 def test_compile_with_dynamic_shapes(rotate_arguments: Arguments) -> None:
@@ -237,7 +311,26 @@ def test_meta_tensors(rotate_arguments: Arguments) -> None:
     ],
 )
 def test_split_widths(q_to_req: list[int], q_to_klen: list[int], splits: int, group: int, widths: list[int]) -> None:
-    assert split_widths(q_to_req, q_to_klen, 2, splits, group) == widths
+    assert split_widths(q_to_req, q_to_klen, 2, splits, query_groups(len(q_to_req), group)) == widths
+
+
+def test_groups_start_where_they_are_told(decode_arguments: Arguments) -> None:
+    """A group's queries share their splits, so another grouping gives other partials and the same output."""
+    assert query_groups(6, 4, [0, 1, 5, 6, 6]) == [range(1), range(1, 5), range(5, 6), range(6, 6), range(6, 6)]
+    a = decode_arguments
+    a["q_to_req"] = torch.zeros(6, dtype=torch.int32)
+    a["q_to_klen"] = torch.tensor([20, 24, 33, 40, 16, 0], dtype=torch.int32)
+    torch.ops.octave.decode(**a)
+    out, mid_o = a["out"].clone(), a["mid_o"].clone()
+    torch.ops.octave.decode(**a, group_starts=torch.arange(6, dtype=torch.int32))
+    assert not torch.equal(a["mid_o"], mid_o)
+    assert torch.allclose(a["out"], out, atol=1e-3)
+
+
+@pytest.mark.parametrize("starts", [[], [1, 5], [0, 5], [0, 4, 3, 6], [0, 4, 7]])
+def test_wrong_group_starts(decode_arguments: Arguments, starts: list[int]) -> None:
+    with pytest.raises(OctaveError, match=r"group_starts is .* for 6 queries"):
+        torch.ops.octave.decode(**decode_arguments, group_starts=torch.tensor(starts, dtype=torch.int32))
 
 
 def test_workspace() -> None:

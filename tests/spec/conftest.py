@@ -45,7 +45,16 @@ def _block(lines: Lines) -> str:
 
 
 @pytest.fixture
-def spec_text() -> Callable[..., str]:
+def portable_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kinds but ``KERNELS``, no tier but portable: what the budgets of `spec_text` are for, whatever there is."""
+    for name in set(KINDS) - set(KERNELS):
+        monkeypatch.delitem(KINDS, name)
+    for name, chip in ARCHS.items():
+        monkeypatch.setitem(ARCHS, name, replace(chip, tiers=("portable",)))
+
+
+@pytest.fixture
+def spec_text(portable_alone: None) -> Callable[..., str]:
     """Writes the text of a spec: ``top`` changes keys of the spec, ``edits`` those of its budgets by index (0 store,
     1 rotate, 2 decode, 3 reduce), ``drop`` names the budgets to leave out, ``add`` adds budgets like decode's."""
 
@@ -97,7 +106,7 @@ def _no_small_groups(shape: Shape, arch: Arch) -> str | None:
 
 
 @pytest.fixture
-def matrix_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+def matrix_tier(portable_alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second tier of decode on gfx942, which holds heads of every size with query groups from 4."""
     decode, chip = KINDS["decode"], ARCHS["gfx942"]
     matrix = replace(decode.tiers[0], name="matrix", refuse=_no_small_groups)

@@ -434,7 +434,7 @@ def test_labels_are_file_names_or_paths_where_names_collide(
     assert spec.load_all([]) == []
 
 
-def test_the_whole_report_of_a_spec_with_many_mistakes() -> None:
+def test_the_whole_report_of_a_spec_with_many_mistakes(portable_alone: None) -> None:
     """data/many_mistakes.txt is the report as a user reads it."""
     file = DATA / "many_mistakes.toml"
     with pytest.raises(OctaveError) as caught:

@@ -14,10 +14,11 @@ from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import SCALARS, Shape
 from octave_gen.kernels.splits import tokens_per_split
 from octave_gen.reference.attention import decode_partials, reduce_partials
+from octave_gen.reference.prefill import attend_chunk, prefix_partials, rounded
 from octave_gen.reference.rotate import rotate
 from octave_gen.reference.store import cache_store
 from octave_gen.runtime.library import LoadedVariant, VariantKey
-from octave_gen.verify.operators import Attention
+from octave_gen.verify.operators import Attention, Chunked, Prefill
 from octave_gen.verify.subject import Subject
 
 SubjectMaker = Callable[..., Subject]
@@ -32,11 +33,12 @@ def make_subject(
     query_group: int = 4,
     with_reduce: bool = True,
 ) -> Subject:
-    """A subject of gfx942; decode comes with its reduce unless told otherwise."""
+    """A subject of gfx942, in the portable tier where there is one; decode comes with its reduce unless told otherwise,
+    and a prefix with its chunk."""
     known = cache_dtype(dtype)
-    uses_cache, attends = kind in ("store", "decode"), kind == "decode"
+    uses_cache, attends = kind in ("store", "decode", "prefill_prefix"), kind == "decode"
     slot = family_of(known).layout(CACHE_DTYPES[dtype], head_size, 64).slot_bytes
-    tier = KINDS[kind].tier("portable")
+    tier = KINDS[kind].tiers[0]
     shape = Shape(
         family="octave",
         head_size=head_size,
@@ -49,7 +51,7 @@ def make_subject(
     key = VariantKey(
         arch="gfx942",
         kind=kind,
-        tier="portable",
+        tier=tier.name,
         query_dtype=query_dtype,
         head_size=head_size,
         cache_dtype=shape.cache_dtype,
@@ -59,7 +61,8 @@ def make_subject(
     )
     name = f"{kind}_made_up_{query_dtype}"
     variant = LoadedVariant(name, name, key, tier.arguments, tier.geometry(shape, archs.get("gfx942")))
-    merge = make_subject("reduce", query_dtype, head_size).variant if attends and with_reduce else None
+    behind = {"decode": "reduce", "prefill_prefix": "prefill_chunk"}.get(kind)
+    merge = make_subject(behind, query_dtype, head_size).variant if behind and with_reduce else None
     return Subject(variant, merge)
 
 
@@ -83,7 +86,7 @@ class Right:
         rotate(x, k_layout, inverse, signs)
 
     def decode(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Attention) -> None:
-        a = arguments
+        a, subject = arguments, Subject(variant)
         splits = a.num_kv_splits
         widths = [max(1, tokens_per_split(max(0, n), splits)) for n in a.q_to_klen.tolist()]
         partials = decode_partials(
@@ -92,11 +95,11 @@ class Right:
             a.block_table,
             a.q_to_req,
             a.q_to_klen,
-            Subject(variant).layout,
+            subject.layout,
             a.sm_scale,
             splits,
             widths,
-            "int8",
+            subject.accuracy.query_mode,
             torch.float32,
             a.k_signs,
         )
@@ -107,3 +110,24 @@ class Right:
     def reduce(self, variant: LoadedVariant, mid_o: Tensor, out: Tensor, v_signs: Tensor, num_kv_splits: int) -> None:
         layout = make_subject("store", head_size=variant.key.head_size).layout
         out.copy_(reduce_partials(mid_o[:, :, :num_kv_splits], layout, torch.float32, v_signs))
+
+    def prefill(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Prefill) -> None:
+        a, layout, mode = arguments, Subject(variant).layout, Subject(variant).accuracy.query_mode
+        new, splits = a.cu_seqlens_q.diff(), a.num_kv_splits
+        widths = [tokens_per_split(n, splits) for n in (a.seq_lens - new).tolist()]
+        maps = (a.block_table, a.cu_seqlens_q, a.seq_lens)
+        made = prefix_partials(a.q, a.cache, *maps, layout, a.sm_scale, splits, widths, mode)
+        a.partials.copy_(made.where((made[..., -1] != 0).unsqueeze(-1), a.partials))
+        if merge is not None:
+            self.prefill_chunk(merge, a)
+
+    def prefill_chunk(self, variant: LoadedVariant, arguments: Chunked) -> None:
+        a = arguments
+        partials = a.partials.clone()
+        partials[..., -1].nan_to_num_(0.0)  # splits without tokens are not written
+        empty = partials[..., -1] == 0
+        partials[empty] = 0.0
+        partials[..., -2][empty] = -torch.inf
+        made = attend_chunk(a.q, a.k, a.v, partials, a.cu_seqlens_q, a.seq_lens, a.sm_scale)
+        end = int(a.cu_seqlens_q[-1])
+        a.out[:end] = rounded(made[:end], a.out.dtype)

@@ -8,7 +8,7 @@ from made_up import SubjectMaker
 
 from octave_gen.formats.octave.codec import dequantize
 from octave_gen.reference.paged import gather_slots, visible_rows
-from octave_gen.verify.batch import make_batch, query_rows
+from octave_gen.verify.batch import group_starts, make_batch, query_rows
 from octave_gen.verify.cases import FULL, DecodeCase
 from octave_gen.verify.inputs import POISON
 
@@ -20,6 +20,12 @@ def test_grouped_rows_end_with_the_whole_request() -> None:
         *((2, -3), (2, -2), (2, -1), (2, 0)),
     )
     assert query_rows((7, 0), 1, "grouped") == ((0, 7), (1, 0))
+
+
+def test_ragged_rows_are_in_groups_of_their_own() -> None:
+    rows = query_rows((7, 3, 9), 2, "ragged")
+    assert rows == ((0, 6), (0, 7), (1, 3), (2, 7), (2, 8), (2, 9), (-1, 5), (3, 3), (0, 0))
+    assert group_starts(rows, 2).tolist() == [0, 2, 3, 5, 6, 7, 8, 9, 9]
 
 
 def test_mixed_rows_hold_padding_of_each_kind_and_no_full_last_group() -> None:

@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from octave_gen.errors import OctaveError
-from octave_gen.verify.cases import FULL, KINDS, QUICK, Case, DecodeCase, ReduceCase, StoreCase, parse, smaller
+from octave_gen.verify.cases import (
+    FULL,
+    KINDS,
+    QUICK,
+    Case,
+    ChunkCase,
+    DecodeCase,
+    PrefixCase,
+    ReduceCase,
+    StoreCase,
+    parse,
+    smaller,
+)
 
 ALL = [(kind, case) for table in (FULL, QUICK) for kind, cases in table.items() for case in cases]
 
@@ -28,9 +40,27 @@ def test_the_full_cases_of_decode_cover_the_edges() -> None:
     assert {1, 3} <= {case.splits for case in cases}
     assert any(case.splits > min(case.lengths) > 0 and case.splits > 16 for case in cases)
     assert {case.block_size for case in cases} == {16, 1568}
-    assert {case.rows for case in cases} == {"grouped", "mixed"}
+    assert {case.rows for case in cases} == {"grouped", "mixed", "ragged"}
     assert {case.memory for case in cases} == {"dense", "strided", "far"}
     assert {case.values for case in cases} == {"gaussian", "poison", "edges"}
+
+
+def test_the_full_cases_of_prefill_cover_the_edges() -> None:
+    for kind in ("prefill_prefix", "prefill_chunk"):
+        cases = [case for case in FULL[kind] if isinstance(case, ChunkCase)]
+        assert {0, 1, 17, 33} <= {prefix for case in cases for prefix, _ in case.requests}
+        assert {0, 5, 22, 40} <= {chunk for case in cases for _, chunk in case.requests}
+        assert any(case.splits > prefix > 0 for case in cases for prefix in case.prefixes)
+        assert {case.scale for case in cases} == {1, 3}
+        assert len({case.group for case in cases}) == 4
+        assert {case.memory for case in cases} == {"dense", "strided", "far"}
+        assert {case.values for case in cases} == {"gaussian", "poison", "edges"}
+    assert {case.block_size for case in FULL["prefill_prefix"] if isinstance(case, PrefixCase)} == {16, 1568}
+
+
+def test_requests_of_a_prefill_fill_up_the_shorter_list() -> None:
+    assert ChunkCase((5, 0), (1, 2, 3)).requests == ((5, 1), (0, 2), (0, 3))
+    assert PrefixCase((5, 7), (1,)).requests == ((5, 1), (7, 0))
 
 
 def test_fields_left_out_have_their_defaults() -> None:
@@ -57,25 +87,24 @@ def test_what_is_no_case(text: str, problem: str) -> None:
     assert error.value.exit_code == 2
 
 
+WORDS = ["dense", "strided", "far", "gaussian", "poison", "edges", "own", "random", "grouped", "mixed", "ragged"]
+
+
 def weight(case: Case) -> tuple[int, ...]:
     """Every step of `smaller` lowers the sum."""
     found = []
-    for name, value in vars(case).items():
+    for value in vars(case).values():
         if isinstance(value, str):
-            found.append(
-                ("dense", "strided", "far", "gaussian", "poison", "edges", "own", "random", "grouped", "mixed").index(
-                    value
-                )
-            )
+            found.append(WORDS.index(value))
         else:
-            found.append(sum(value) + len(value) if name == "lengths" else value)
+            found.append(sum(value) + len(value) if isinstance(value, tuple) else value)
     return tuple(found)
 
 
 @pytest.mark.parametrize(("kind", "case"), ALL)
 def test_smaller_cases_differ_in_one_field_and_come_to_an_end(kind: str, case: Case) -> None:
     steps = list(smaller(case))
-    assert len(set(steps)) == len(steps) or isinstance(case, DecodeCase)
+    assert len(set(steps)) == len(steps) or isinstance(case, DecodeCase | ChunkCase)
     for step in steps:
         before, after = weight(case), weight(step)
         assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
@@ -85,6 +114,7 @@ def test_smaller_cases_differ_in_one_field_and_come_to_an_end(kind: str, case: C
 def test_the_plainest_case_has_nothing_smaller() -> None:
     assert list(smaller(StoreCase(tokens=1, heads=1))) == []
     assert list(smaller(DecodeCase(lengths=(0,)))) == []
+    assert list(smaller(PrefixCase((0,), (0,)))) == []
 
 
 def test_requests_are_dropped_before_tokens() -> None:

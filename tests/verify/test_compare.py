@@ -50,6 +50,18 @@ def test_what_is_not_finite_must_be_so() -> None:
         assert measured.errors["out"] == inf
 
 
+def test_what_is_allowed_may_reach_beyond_the_largest_number() -> None:
+    inf = math.inf
+    for found in (inf, 65504.0):
+        assert not near([found], [65519.0], slack=2.0).problems
+        assert not near([found], [65521.0], slack=2.0).problems
+    assert near([inf], [65519.0 - 32.0], slack=2.0).problems
+    assert near([-inf], [65519.0], slack=2.0).problems
+    assert near([65504.0], [65525.0], slack=2.0).problems
+    exact = torch.tensor([3e38, 3.5e38]).double()
+    assert not rows_near("fp64 beside fp32", exact, exact, exact.float(), torch.tensor(1.0).double()).problems
+
+
 def test_the_first_wrong_value_is_named() -> None:
     found = torch.zeros(2, 3, 4).half()
     found[1, 2, 0] = 0.5

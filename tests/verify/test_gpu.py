@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import prefill_stand_in
 import pytest
 import torch
-from made_up import Right
+from made_up import Right, SubjectMaker
 
 from octave_gen.errors import OctaveError
 from octave_gen.reference.attention import reduce_partials
@@ -19,9 +20,9 @@ from octave_gen.runtime.gpu import Place
 from octave_gen.runtime.library import Library, variants_of
 from octave_gen.verify import built, checks, gpu, pool, record, report, session
 from octave_gen.verify.built import Built
-from octave_gen.verify.cases import FULL, QUICK
+from octave_gen.verify.cases import FULL, QUICK, PrefixCase
 from octave_gen.verify.gpu import Gpu
-from octave_gen.verify.operators import Attention
+from octave_gen.verify.operators import Attention, Chunked, Prefill
 
 DESCRIBED = {"name": "gpu", "version": "torch 2, HIP 7", "device": "AMD Instinct MI300X", "when": "2025-01-31"}
 STREAM = 7
@@ -46,8 +47,9 @@ def calls(monkeypatch: pytest.MonkeyPatch, library: Built) -> list[str]:
     made: list[str] = []
     right, owned = Right(), library.subjects
 
-    def find(kind: str, dtype: torch.dtype) -> Any:
-        return next(s for s in owned if s.kind == kind and s.dtype == dtype)
+    def find(kind: str, dtype: torch.dtype, tier: str = "portable") -> Any:
+        (found,) = (s for s in owned if (s.kind, s.dtype, s.variant.key.tier) == (kind, dtype, tier))
+        return found
 
     def cache_store(key: Any, value: Any, cache: Any, slots: Any, ks: Any, vs: Any, fmt: int, *, place: Place) -> None:
         made.append(f"cache_store {fmt} {place.stream}")
@@ -59,7 +61,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, library: Built) -> list[str]:
 
     def decode(*, fmt: int, query_group: int, use_wmma: bool, place: Place, **arguments: Any) -> None:
         made.append(f"decode {fmt} {query_group} {use_wmma} {place.stream}")
-        subject = find("decode", arguments["query"].dtype)
+        subject = find("decode", arguments["query"].dtype, "mfma" if use_wmma else "portable")
         right.decode(subject.variant, subject.merge, Attention(**arguments))
 
     for fake in (cache_store, rotate, decode):
@@ -68,9 +70,14 @@ def calls(monkeypatch: pytest.MonkeyPatch, library: Built) -> list[str]:
 
 
 def test_every_op_goes_through_the_runtime(library: Built, device: Gpu, calls: list[str]) -> None:
-    for kind, said in (("store", "cache_store 3 7"), ("rotate", "rotate 7"), ("decode", "decode 3 4 False 7")):
+    for kind, tier, said in (
+        ("store", "portable", "cache_store 3 7"),
+        ("rotate", "portable", "rotate 7"),
+        ("decode", "portable", "decode 3 4 False 7"),
+        ("decode", "mfma", "decode 3 4 True 7"),
+    ):
         calls.clear()
-        subject = next(subject for subject in library.subjects if subject.kind == kind)
+        subject = next(s for s in library.subjects if (s.kind, s.variant.key.tier) == (kind, tier))
         cases = [case for case in FULL[kind] if "far" not in str(case)]
         checked = checks.check(subject, cases, 5, device)
         assert checked.failure is None
@@ -98,6 +105,39 @@ def test_reduce_alone_is_submitted_on_the_stream(library: Built, device: Gpu, mo
     subject = next(subject for subject in library.subjects if subject.kind == "reduce")
     assert not checks.run(subject, QUICK["reduce"][0], 5, device).problems
     assert given == [(device.library, subject.variant.symbol, STREAM)]
+
+
+@pytest.mark.parametrize("values", ["poison", "edges"])
+def test_prefill_goes_through_the_runtime(
+    values: str, device: Gpu, subject: SubjectMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefill_stand_in.register(monkeypatch)
+    one, made = subject("prefill_prefix"), []
+
+    def prefill(*, fmt: int, place: Place, workspace: Any, **arguments: Any) -> None:
+        made.append((fmt, place.stream))
+        Right().prefill(one.variant, one.merge, Prefill(partials=workspace, **arguments))
+
+    monkeypatch.setattr(runtime_gpu, "prefill", prefill)
+    assert not checks.run(one, PrefixCase((20, 0), (3, 4), splits=2, values=values), 5, device).problems
+    assert made == [(3, STREAM)]
+
+
+def test_a_chunk_alone_is_submitted_on_the_stream(
+    device: Gpu, subject: SubjectMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefill_stand_in.register(monkeypatch)
+    one, given = subject("prefill_chunk"), []
+    chunk_launch = launch.prefill_chunk_launch
+
+    def note(variant: Any, **arguments: Any) -> Any:
+        Right().prefill_chunk(variant, Chunked(**arguments))
+        return chunk_launch(variant, **arguments)
+
+    monkeypatch.setattr(launch, "prefill_chunk_launch", note)
+    monkeypatch.setattr(launch, "submit", lambda library, made, stream: given.append((library, made.symbol, stream)))
+    assert not checks.run(one, QUICK["prefill_chunk"][0], 5, device).problems
+    assert given == [(device.library, one.variant.symbol, STREAM)]
 
 
 def test_the_record_names_the_device(

@@ -1,4 +1,4 @@
-"""A real kernel of every kind and arch, executed by the interpreter."""
+"""A real kernel of every kind, tier and arch, executed by the interpreter."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from octave_gen import arch as archs
 from octave_gen import isa
 from octave_gen.errors import OctaveError
+from octave_gen.kernels import KINDS
 from octave_gen.runtime.launch import rotate_launch
 from octave_gen.verify import built, checks
 from octave_gen.verify.cases import FULL, QUICK, RotateCase
@@ -28,8 +30,9 @@ def library(out: Path, arch: str) -> tuple[built.Built, Interpreted]:
     return _made[arch]
 
 
-def of_kind(found: built.Built, kind: str, dtype: torch.dtype) -> Subject:
-    return next(subject for subject in found.subjects if (subject.kind, subject.dtype) == (kind, dtype))
+def of_kind(found: built.Built, kind: str, dtype: torch.dtype) -> dict[str, Subject]:
+    """By tier."""
+    return {s.variant.key.tier: s for s in found.subjects if (s.kind, s.dtype) == (kind, dtype)}
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -38,15 +41,18 @@ def of_kind(found: built.Built, kind: str, dtype: torch.dtype) -> Subject:
 def test_a_kernel_of_each_kind_passes(arch: str, kind: str, dtype: torch.dtype, small_build: Path) -> None:
     found, executor = library(small_build, arch)
     cases = QUICK[kind] if kind == "decode" else FULL[kind]
-    checked = checks.check(of_kind(found, kind, dtype), cases, 20, executor)
-    assert checked.failure is None
-    if kind == "store":
-        assert set(checked.measured.counts.values()) == {0}
+    subjects = of_kind(found, kind, dtype)
+    assert sorted(subjects) == sorted(tier.name for tier in KINDS[kind].tiers_on(archs.get(arch)))
+    for subject in subjects.values():
+        checked = checks.check(subject, cases, 20, executor)
+        assert checked.failure is None
+        if kind == "store":
+            assert set(checked.measured.counts.values()) == {0}
 
 
 def test_a_code_object_that_is_none_or_lacks_the_kernel_fails(small_build: Path) -> None:
     found, _ = library(small_build, "gfx942")
-    subject = of_kind(found, "rotate", torch.float16)
+    subject = of_kind(found, "rotate", torch.float16)["portable"]
     symbol = subject.variant.symbol
     other = next(data for name, data in found.code_objects.items() if name.startswith("reduce"))
     for data, problem in ((found.code_objects[symbol][:200], "ELF"), (b"no ELF file", "ELF"), (other, symbol)):
@@ -55,7 +61,7 @@ def test_a_code_object_that_is_none_or_lacks_the_kernel_fails(small_build: Path)
 
 def test_the_kernel_works_on_the_tensor_itself_and_may_touch_nothing_else(small_build: Path) -> None:
     found, _ = library(small_build, "gfx942")
-    variant = of_kind(found, "rotate", torch.float16).variant
+    variant = of_kind(found, "rotate", torch.float16)["portable"].variant
     code = isa.load(found.code_objects[variant.symbol])
     x = place(gaussian(1, "x", (4, 2, 128), torch.float16), "dense")
     words = signs(1, "signs", 128, "own")
@@ -73,7 +79,7 @@ def test_the_kernel_works_on_the_tensor_itself_and_may_touch_nothing_else(small_
 
 def test_the_interpreter_is_given_its_options(small_build: Path) -> None:
     found, _ = library(small_build, "gfx942")
-    subject = of_kind(found, "rotate", torch.float16)
+    subject = of_kind(found, "rotate", torch.float16)["portable"]
     executor = Interpreted(found.code_objects, Interpreter(isa.Options(step_limit=5)))
     (problem,) = checks.run(subject, RotateCase(), 1, executor).problems
     assert subject.variant.symbol in problem

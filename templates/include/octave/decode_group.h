@@ -8,6 +8,29 @@ namespace octave {
 // A query, or a block of one, whose largest value is below this is zero: its scale's reciprocal comes near overflow.
 inline constexpr float kQueryFloor = 0x1p-100f;
 
+struct QueryRange {
+  int first;
+  int count;
+};
+
+// The query tokens of this workgroup: a group of Config::kQueryGroup of them, or the part that Config::kQueries holds.
+// Group i starts at group_starts[i] and ends where the next one starts; without group_starts groups follow each other.
+template <class Config>
+OCTAVE_DEVICE QueryRange query_range(const int32_t* group_starts, int num_groups, int num_queries) {
+  constexpr int kParts = Config::kQueryGroup / Config::kQueries;
+  static_assert(kParts * Config::kQueries == Config::kQueryGroup);
+  const int group = workgroup_x() / kParts;
+  int first = group * Config::kQueryGroup;
+  int end = num_queries;
+  if (group_starts != nullptr) {
+    first = group < num_groups ? group_starts[group] : num_queries;
+    if (group + 1 < num_groups) end = group_starts[group + 1];
+  }
+  end = min(end, first + Config::kQueryGroup);
+  first += workgroup_x() % kParts * Config::kQueries;
+  return {first, min(Config::kQueries, end - first)};
+}
+
 // The request of each query token of a group, -1 for padding, and how many tokens it sees; into LDS.
 template <int kQueries>
 OCTAVE_DEVICE void load_query_group(const int32_t* q_to_req, const int32_t* q_to_klen, int queries, int num_requests,

@@ -40,16 +40,17 @@ struct TileWalk {
 
 template <class Format, class Config, class Scalar>
 OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const int32_t* block_table,
-                               const int32_t* q_to_req, const int32_t* q_to_klen, float* mid_o, const uint32_t* k_signs,
-                               int64_t query_token_stride, int64_t query_head_stride, int64_t cache_block_stride,
-                               int64_t cache_head_stride, int64_t cache_row_stride, int64_t block_table_stride,
-                               int64_t mid_token_stride, int64_t mid_head_stride, int64_t mid_split_stride,
-                               int32_t num_queries, int32_t num_requests, int32_t block_size, int32_t num_kv_splits,
+                               const int32_t* q_to_req, const int32_t* q_to_klen, const int32_t* group_starts,
+                               float* mid_o, const uint32_t* k_signs, int64_t query_token_stride,
+                               int64_t query_head_stride, int64_t cache_block_stride, int64_t cache_head_stride,
+                               int64_t cache_row_stride, int64_t block_table_stride, int64_t mid_token_stride,
+                               int64_t mid_head_stride, int64_t mid_split_stride, int32_t num_queries,
+                               int32_t num_groups, int32_t num_requests, int32_t block_size, int32_t num_kv_splits,
                                float sm_scale) {
   using Tile = MfmaTile<Format, Config>;
   __shared__ MfmaShared<Tile> shared;
-  const int first_query = workgroup_x() * Tile::kQueries;
-  const int queries = min(Tile::kQueries, num_queries - first_query);
+  const auto [first_query, queries] = query_range<Config>(group_starts, num_groups, num_queries);
+  if (queries <= 0) return;
   const int64_t kv_head = workgroup_y();
   const int64_t split = workgroup_z();
 
@@ -140,12 +141,13 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
           for (int r = 0; r < 4; ++r) {
             const bool seen = !partial || token + 4 * (lane_index() / 16) + r < visible[c];
             const float size = __builtin_fmaxf(static_cast<float>(scale[r]), 0x1p-30f);
-            const float x = __builtin_fmaf(scores[c][r], columns[c].query_scale, __builtin_amdgcn_logf(size));
+            float x = scores[c][r] * columns[c].query_scale;
+            if (!is_huge(x)) x += __builtin_amdgcn_logf(size);
             largest = seen ? __builtin_fmaxf(largest, x) : largest;
           }
           largest = __builtin_fmaxf(largest, lane_xor<16>(largest));
           largest = __builtin_fmaxf(largest, lane_xor<32>(largest));
-          const float raised = __builtin_fmaxf(columns[c].reference, largest + 8.0f);
+          const float raised = __builtin_fmaxf(columns[c].reference, is_huge(largest) ? largest : largest + 8.0f);
           const float rescale = raised == columns[c].reference ? 1.0f : exp2(columns[c].reference - raised);
           columns[c].reference = raised;
           columns[c].sum *= rescale;

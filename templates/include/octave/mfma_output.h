@@ -12,9 +12,11 @@ struct MfmaColumn {
   float sum;
 };
 
-// The reference is rounded; where scores are so large that this matters, kBounded keeps the results finite.
-inline constexpr float kLargestPower = 64.0f;
+// Scores from kHugeScore on are multiples of 64 or more: only the largest ones of a row count, all alike.
+inline constexpr float kHugeScore = 0x1p30f;
 inline constexpr float kLargestHalf = 65504.0f;
+
+OCTAVE_DEVICE bool is_huge(float score) { return __builtin_fabsf(score) >= kHugeScore && score != -kInfinity; }
 
 template <class Tile, bool kBounded>
 OCTAVE_DEVICE half4 probabilities(const float4& scores, const _Float16 (&value_scale)[4], const MfmaColumn& column,
@@ -23,10 +25,16 @@ OCTAVE_DEVICE half4 probabilities(const float4& scores, const _Float16 (&value_s
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
     float power = __builtin_fmaf(scores[r], column.query_scale, -column.reference);
-    if (kBounded && power > kLargestPower) power = kLargestPower;
+    // rounded like the reference, which is one of them
+    if (kBounded && is_huge(column.reference)) power = scores[r] * column.query_scale - column.reference;
     p[r] = exp2(power);
-    float product = __builtin_fmaf(p[r], static_cast<float>(value_scale[r]), 0.0f);
-    if (kBounded && product > kLargestHalf) product = kLargestHalf;
+    const auto scale = static_cast<float>(value_scale[r]);
+    float product = __builtin_fmaf(p[r], scale, 0.0f);
+    if (kBounded && product > kLargestHalf) {
+      // the reference is rounded: below kHugeScore by up to 32
+      product = kLargestHalf;
+      p[r] = kLargestHalf / scale;
+    }
     weighted[r] = static_cast<_Float16>(product);
   }
   return weighted;

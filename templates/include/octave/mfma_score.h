@@ -98,7 +98,9 @@ struct QueryFragments {
 template <class Format, class Tile>
 OCTAVE_DEVICE void score_tile(const TileWords<Format, Tile>& words, const MfmaLane<Format, Tile>& lane,
                               const QueryFragments<Tile>& query, float pair_weight, float4 (&scores)[Tile::kColumns]) {
-  int4 sums[Tile::kColumns][Tile::kHalves] = {};
+  // Halves in two instructions share an accumulator where each block is scaled at once: fewer registers.
+  constexpr bool kShared = !Tile::kPaired && Tile::kScales > 1;
+  int4 sums[Tile::kColumns][kShared ? 1 : Tile::kHalves] = {};
 #pragma unroll
   for (int b = 0; b < Tile::kBlocks; ++b) {
     uint32_t keys[4];
@@ -116,8 +118,10 @@ OCTAVE_DEVICE void score_tile(const TileWords<Format, Tile>& words, const MfmaLa
 #pragma unroll
       for (int h = 0; h < Tile::kHalves; ++h) {
         const int4 part = query.get(c, h, b);
-        sums[c][h] = mfma_i8(keys[0], keys[1], part[0], part[1], sums[c][h]);
-        sums[c][h] = mfma_i8(keys[2], keys[3], part[2], part[3], sums[c][h]);
+        int4& sum = sums[c][kShared ? 0 : h];
+        if (kShared && h == 1) sum <<= 7;
+        sum = mfma_i8(keys[0], keys[1], part[0], part[1], sum);
+        sum = mfma_i8(keys[2], keys[3], part[2], part[3], sum);
       }
     }
     if (Tile::kScales == 1 && b < Tile::kBlocks - 1) continue;
@@ -126,12 +130,13 @@ OCTAVE_DEVICE void score_tile(const TileWords<Format, Tile>& words, const MfmaLa
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         // paired columns hold the two halves in two lanes, which are joined after the last block
-        const int sum = Tile::kPaired ? sums[c][0][r] : (sums[c][0][r] << 7) + sums[c][1][r];
+        int sum = sums[c][0][r];
+        if constexpr (!Tile::kPaired && !kShared) sum = (sum << 7) + sums[c][1][r];
         const float before = (Tile::kScales == 1 || b == 0) ? 0.0f : scores[c][r];
         scores[c][r] = fma_half(words.scale[r][Tile::kScales == 1 ? 0 : b], static_cast<float>(sum), before);
       }
       sums[c][0] = int4{};
-      if constexpr (!Tile::kPaired) sums[c][1] = int4{};
+      if constexpr (!Tile::kPaired && !kShared) sums[c][1] = int4{};
     }
   }
   if constexpr (Tile::kPaired) {

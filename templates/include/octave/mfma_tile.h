@@ -27,7 +27,7 @@ struct MfmaTile {
   static constexpr int kWaves = Config::kWaves;
   static constexpr int kThreads = kWaves * kWaveSize;
   static constexpr int kTokens = 16;
-  static constexpr int kQueries = Config::kQueryGroup;
+  static constexpr int kQueries = Config::kQueries;
   static constexpr int kRows = Config::kGqaGroup * kQueries;
   // Up to 8 rows: columns 0-7 hold the high halves, columns 8-15 the low ones.
   static constexpr bool kPaired = kRows <= 8;
