@@ -75,8 +75,8 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
   }
   auto state = RowState<Tile>::of(sm_scale * 1.4426950408889634f);
   merge_partials(partials + row.offset(request, partial_token_stride, partial_head_stride), partial_split_stride,
-                 splits_in_use<Config::kSplitGranule>(request.context, num_kv_splits),
-                 ChunkValues<Scalar>::kScale, state);
+                 splits_in_use<Config::kSplitGranule>(request.context, num_kv_splits), ChunkValues<Scalar>::kScale,
+                 state);
 
   // Tokens of the chunk that every row of the workgroup sees, and that any row of it or of the wave sees.
   const int all_see = first_row / gqa_group + 1;
@@ -91,7 +91,7 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
   ChunkPart part;
   load_part(keys, values, k_token_stride, v_token_stride, request.tokens, chunk_lane, part);
   for (int token = 0; token < any_sees; token += Tile::kTokens) {
-    TileBuffer<Tile>& tile = shared.operands.tiles[0];
+    TileBuffer<Tile>& tile = shared.operands.tile;
     workgroup_barrier();
     const bool checked = ChunkValues<Scalar>::kEveryTile || token + Tile::kTokens > all_see;
     if (checked) {
@@ -109,8 +109,7 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
     if (token >= wave_any_sees) continue;
     const int visible = row.token + 1 - token;
     const auto scores = score_tile<Scalar>(tile, shared.operands, query, lane);
-    const auto p =
-        probabilities(scores, token + Tile::kTokens > wave_all_see, visible - lane_index() / 16 * 8, state);
+    const auto p = probabilities(scores, token + Tile::kTokens > wave_all_see, visible - lane_index() / 16 * 8, state);
     accumulate_tile(tile, p, lane, state);
     if (checked) {
       int found = 0;

@@ -65,7 +65,8 @@ OCTAVE_DEVICE float load_query(const __bf16* source, QueryOperands<Tile>& query,
 // From memory that nothing writes, at an address that is the same in all lanes: a scalar load, which no other memory
 // access makes wait.
 OCTAVE_DEVICE int load_uniform(const int32_t* source) {
-  return *reinterpret_cast<const __attribute__((address_space(4))) int32_t*>(reinterpret_cast<__UINTPTR_TYPE__>(source));
+  return *reinterpret_cast<const __attribute__((address_space(4))) int32_t*>(
+      reinterpret_cast<__UINTPTR_TYPE__>(source));
 }
 
 // The tiles of a split in order: page and row of the block table advance without a division, and the entry of a tile
@@ -80,8 +81,8 @@ struct PrefixWalk {
   int next_block;
 
   static OCTAVE_MEMBER PrefixWalk from(const int32_t* blocks, TokenRange range, int block_size) {
-    PrefixWalk walk = {blocks, (range.end - 1) / block_size, block_size, range.begin / block_size,
-                       range.begin % block_size, 0, 0};
+    PrefixWalk walk = {
+        blocks, (range.end - 1) / block_size, block_size, range.begin / block_size, range.begin % block_size, 0, 0};
     walk.block = load_uniform(blocks + walk.page);
     walk.next_block = load_uniform(blocks + min(walk.page + 1, walk.last_page));
     return walk;
@@ -135,7 +136,7 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
   PackedPart<Format> part;
   load_part(base_of(walk), row_stride, unpack_lane, part);
   for (int tile_token = range.begin; tile_token < range.end; tile_token += Tile::kTokens) {
-    TileBuffer<Tile>& tile = shared.tiles[0];
+    TileBuffer<Tile>& tile = shared.tile;
     workgroup_barrier();
     const int visible = range.end - tile_token;
     if (visible < Tile::kTokens) cut_part(visible, unpack_lane, part);
@@ -153,8 +154,8 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
 
   const float sum = state.sum + lane_xor<16>(state.sum);
   if (!exists) return;
-  float* partial = partials + row.offset(tokens, partial_token_stride, partial_head_stride) +
-                   split * partial_split_stride;
+  float* partial =
+      partials + row.offset(tokens, partial_token_stride, partial_head_stride) + split * partial_split_stride;
 #pragma unroll
   for (int n = 0; n < Tile::kSteps; ++n) {
     const float8 values = state.out[n] * kUnpackedUnit;

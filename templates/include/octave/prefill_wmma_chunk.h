@@ -1,8 +1,8 @@
 // The tiles of a chunk's own K and V for the wmma tier: K as it is, V in fp16 with its dims in rows.
 //
 // fp16 weights on V in fp16 are what makes bf16 inputs as exact as fp16 ones. bf16 values that fp16 does not hold, and
-// values that are not finite in tiles that not all rows see, are outliers: they are kept out of the matrix products, and
-// added one by one.
+// values that are not finite in tiles that not all rows see, are outliers: they are kept out of the matrix products,
+// and added one by one.
 #pragma once
 
 #include "octave/prefill_wmma_tile.h"
@@ -109,8 +109,7 @@ struct ChunkValues<__bf16> {
 template <class Scalar>
 OCTAVE_DEVICE bool is_outlier(uint16_t bits) {
   const uint16_t magnitude = bits & 0x7FFF;
-  return magnitude >= ChunkValues<Scalar>::kLarge ||
-         (magnitude != 0 && magnitude < ChunkValues<Scalar>::kSmallest);
+  return magnitude >= ChunkValues<Scalar>::kLarge || (magnitude != 0 && magnitude < ChunkValues<Scalar>::kSmallest);
 }
 
 using ushort2 = uint16_t __attribute__((ext_vector_type(2)));

@@ -21,14 +21,13 @@ struct PrefillTile {
   static constexpr int kSteps = kHeadSize / 16;
   // Steps of the query that stay in registers; the others are read from LDS for each tile.
   static constexpr int kKept = Config::kQueryStepsKept;
-  static constexpr int kBuffers = Config::kTileBuffers;
   // Bytes of a row in LDS, padded so that 8 lanes that read 16 bytes of 8 rows each meet different banks.
   static constexpr int kKeyStride = kHeadSize * 2 + 16;
   static constexpr int kQueryStride = kKept == kSteps ? 0 : (kSteps - kKept) * 32 + 16;
 };
 
-// A tile: K as rows of tokens in the order of `wmma_row`; V as rows of dims, each with the 16 tokens in order. A row of V
-// is 32 bytes and so a quarter of the banks: the rows of four dims are permuted by the next two bits of the dim, and
+// A tile: K as rows of tokens in the order of `wmma_row`; V as rows of dims, each with the 16 tokens in order. A row of
+// V is 32 bytes and so a quarter of the banks: the rows of four dims are permuted by the next two bits of the dim, and
 // the halves of a row are swapped by bit 3 of it, for reads and writes without conflicts.
 template <class Tile>
 struct alignas(16) TileBuffer {
@@ -38,8 +37,8 @@ struct alignas(16) TileBuffer {
 
 template <class Tile>
 struct alignas(16) PrefillShared {
-  TileBuffer<Tile> tiles[Tile::kBuffers];
-  uint8_t query[max(16, Tile::kRows * Tile::kQueryStride)];
+  TileBuffer<Tile> tile;
+  uint8_t query[max(16, Tile::kRows* Tile::kQueryStride)];
 };
 
 // Where tokens 8·half … of a dim's row of V begin.
@@ -119,9 +118,7 @@ struct RowState {
   float8 out[Tile::kSteps];
 
   // A row that has seen nothing: its reference is below all scores.
-  static OCTAVE_MEMBER RowState of(float unit) {
-    return {unit, __builtin_copysignf(0x1p120f, -unit), 0.0f, {}};
-  }
+  static OCTAVE_MEMBER RowState of(float unit) { return {unit, __builtin_copysignf(0x1p120f, -unit), 0.0f, {}}; }
 };
 
 inline constexpr float kLargestPower = 15.0f;
@@ -147,8 +144,8 @@ OCTAVE_DEVICE void raise_reference(const float8& scores, int visible, RowState<T
   for (int r = 0; r < 8; ++r) powers[r] = r < visible ? (scores[r] - largest) * row.unit : -kInfinity;
 }
 
-// P of a tile as an operand in fp16. visible: how many of the lane's 8 tokens, the first ones, its row may see; masked, the
-// same for all lanes: whether that is less than 8 anywhere.
+// P of a tile as an operand in fp16. visible: how many of the lane's 8 tokens, the first ones, its row may see; masked,
+// the same for all lanes: whether that is less than 8 anywhere.
 template <class Tile>
 OCTAVE_DEVICE WmmaOperand probabilities(const float8& scores, bool masked, int visible, RowState<Tile>& row) {
   float8 powers;

@@ -32,7 +32,7 @@ struct UnpackLane {
 
   bool takes_key;
   bool takes_value;
-  bool rotary;      // the same for a wave
+  bool rotary;  // the same for a wave
   int key_token;
   int value_token;  // the first of four
   // bytes from the tile's first slot
@@ -139,8 +139,7 @@ OCTAVE_DEVICE void unpack_key(const PackedPart<Format>& part, const UnpackLane<F
   uint32_t bytes[4];
   if (Format::kRotaryDims > 0 && lane.rotary) {
 #pragma unroll
-    for (int quad = 0; quad < 4; ++quad)
-      bytes[quad] = lookup4<Codebook>(nibble_codes(part.key[quad / 2], quad % 2));
+    for (int quad = 0; quad < 4; ++quad) bytes[quad] = lookup4<Codebook>(nibble_codes(part.key[quad / 2], quad % 2));
   } else {
     const uint32_t high = part.key[1] >> lane.key_shift;
 #pragma unroll
@@ -171,8 +170,7 @@ OCTAVE_DEVICE void unpack_value(const PackedPart<Format>& part, const UnpackLane
       bytes[t] = lookup4<Codebook>(nibble_codes(part.value[t] >> lane.value_shift, 0));
     } else {
       const uint32_t high = __builtin_amdgcn_alignbit(part.value_high[t], part.value_high[t], lane.value_high_turn);
-      bytes[t] =
-          lookup3<Codebook>(((part.value[t] >> lane.value_shift) & 0x03030303u) | (high & 0x04040404u));
+      bytes[t] = lookup3<Codebook>(((part.value[t] >> lane.value_shift) & 0x03030303u) | (high & 0x04040404u));
     }
   }
   const half2 scales[2] = {bit_cast<half2>(part.value_scale[0] | part.value_scale[1] << 16),

@@ -52,7 +52,8 @@ OCTAVE_DEVICE float unpack_low(uint32_t pair) {
   return static_cast<float>(bit_cast<_Float16>(static_cast<uint16_t>(pair)));
 }
 
-// The operand of a lane's column from D's values in order: a lane has half of them, the other half comes from lane ^ 16.
+// The operand of a lane's column from D's values in order: a lane has half of them, the other half comes from lane
+// ^ 16.
 OCTAVE_DEVICE WmmaOperand gather_halves(const uint32_t (&own)[4]) {
   const bool upper = lane_index() >= 16;
   WmmaOperand operand;
