@@ -87,7 +87,7 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
   const Scalar* keys = k + request.first_token * k_token_stride + workgroup_y() * k_head_stride;
   const Scalar* chunk_values = v + request.first_token * v_token_stride + workgroup_y() * v_head_stride;
   const Scalar* values = chunk_values;
-  const auto chunk_lane = ChunkLane<Tile>::of();
+  const auto chunk_lane = TilePart<Tile>::of();
   ChunkPart part;
   load_part(keys, values, k_token_stride, v_token_stride, request.tokens, chunk_lane, part);
   for (int token = 0; token < any_sees; token += Tile::kTokens) {

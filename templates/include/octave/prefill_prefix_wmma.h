@@ -140,8 +140,8 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
     workgroup_barrier();
     const int visible = range.end - tile_token;
     if (visible < Tile::kTokens) cut_part(visible, unpack_lane, part);
-    if (unpack_lane.takes_key) unpack_key(part, unpack_lane, tile);
-    if (unpack_lane.takes_value) unpack_value(part, unpack_lane, tile);
+    if (unpack_lane.part.takes_key) unpack_key(part, unpack_lane, tile);
+    if (unpack_lane.part.takes_value) unpack_value(part, unpack_lane, tile);
     workgroup_barrier();
     if (tile_token + Tile::kTokens < range.end) {
       walk.advance();

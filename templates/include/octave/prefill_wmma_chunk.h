@@ -9,40 +9,6 @@
 
 namespace octave {
 
-// A thread's part of a tile: 16 dims of K of one token, and 4 dims of V of four tokens. Where a tile has half as many
-// parts as the workgroup has threads, half of the waves take K and the others V.
-template <class Tile>
-struct ChunkLane {
-  static constexpr int kParts = Tile::kHeadSize;
-  static constexpr bool kBoth = kParts >= Tile::kThreads;
-  static_assert(kBoth ? kParts == Tile::kThreads : 2 * kParts == Tile::kThreads);
-
-  bool takes_key;
-  bool takes_value;
-  int key_token;
-  int key_dim;
-  int key_target;
-  int value_token;  // the first of four
-  int value_dim;
-  int value_target;
-
-  static OCTAVE_MEMBER ChunkLane of() {
-    const int wave = wave_index();
-    constexpr int kPartWaves = kParts / kWaveSize;
-    const int lane = lane_index();
-    const int key_dim = (2 * (wave % kPartWaves) + lane / 16) * 16;
-    const int quad = wave % kPartWaves * 8 + lane / 4;
-    return {kBoth || wave < kPartWaves,
-            kBoth || wave >= kPartWaves,
-            wmma_row(lane),
-            key_dim,
-            lane % 16 * Tile::kKeyStride + key_dim * 2,
-            lane % 4 * 4,
-            4 * quad,
-            value_offset(4 * quad, lane % 4 / 2) + lane % 2 * 8};
-  }
-};
-
 template <class Scalar>
 struct Eight {
   Scalar values[8];
@@ -56,7 +22,7 @@ struct ChunkPart {
 // count: of the chunk's tokens from the tile's first on; those behind it are zeros, and not read.
 template <class Tile, class Scalar>
 OCTAVE_DEVICE void load_part(const Scalar* keys, const Scalar* values, int64_t key_stride, int64_t value_stride,
-                             int count, const ChunkLane<Tile>& lane, ChunkPart& part) {
+                             int count, const TilePart<Tile>& lane, ChunkPart& part) {
   const Scalar* key = keys + lane.key_token * key_stride + lane.key_dim;
   const Scalar* value = values + lane.value_token * value_stride + lane.value_dim;
   if (count >= Tile::kTokens) {
@@ -150,7 +116,7 @@ OCTAVE_DEVICE void remove_outliers(ChunkPart& part) {
 }
 
 template <class Scalar, class Tile>
-OCTAVE_DEVICE void write_part(const ChunkPart& part, const ChunkLane<Tile>& lane, TileBuffer<Tile>& tile) {
+OCTAVE_DEVICE void write_part(const ChunkPart& part, const TilePart<Tile>& lane, TileBuffer<Tile>& tile) {
   if (lane.takes_key)
     __builtin_memcpy(__builtin_assume_aligned(tile.keys + lane.key_target, 16), &part.key, sizeof(part.key));
   if (!lane.takes_value) return;

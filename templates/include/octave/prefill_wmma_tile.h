@@ -47,6 +47,43 @@ OCTAVE_DEVICE constexpr int value_offset(int dim, int half) {
   return row * 32 + (half ^ (dim / 8 % 2)) * 16;
 }
 
+// A thread's part in filling a tile: 16 dims of K of one token, and 4 dims of V of four tokens; where they go in LDS,
+// in bytes. Where a tile has half as many parts as the workgroup has threads, half of the waves take K and the others
+// V.
+template <class Tile>
+struct TilePart {
+  static constexpr int kParts = Tile::kHeadSize;
+  static constexpr int kPartWaves = kParts / kWaveSize;
+  static constexpr bool kBoth = kParts >= Tile::kThreads;
+  static_assert(kBoth ? kParts == Tile::kThreads : 2 * kParts == Tile::kThreads);
+
+  bool takes_key;
+  bool takes_value;
+  int wave;  // of those that take K, or V
+  int key_token;
+  int key_dim;
+  int key_target;
+  int value_token;   // the first of four
+  int value_dim;     // the first of four
+  int value_target;  // of the first; with 32·i in exclusive or, of the ith
+
+  static OCTAVE_MEMBER TilePart of() {
+    const int wave = wave_index() % kPartWaves;
+    const int lane = lane_index();
+    const int key_dim = (2 * wave + lane / 16) * 16;
+    const int value_dim = (8 * wave + lane / 4) * 4;
+    return {kBoth || wave_index() < kPartWaves,
+            kBoth || wave_index() >= kPartWaves,
+            wave,
+            wmma_row(lane),
+            key_dim,
+            lane % 16 * Tile::kKeyStride + key_dim * 2,
+            lane % 4 * 4,
+            value_dim,
+            value_offset(value_dim, lane % 4 / 2) + lane % 2 * 8};
+  }
+};
+
 // A lane's view of the operands.
 template <class Tile>
 struct PrefillLane {

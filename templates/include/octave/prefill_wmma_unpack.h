@@ -22,69 +22,47 @@ struct BiasedCodebook {
   static constexpr unsigned kLut4Dword3 = Format::kLut4Dword3 ^ kSigns;
 };
 
-// A thread's part of a tile: 16 dims of K of one token, and 4 dims of V of four tokens. Where a tile has half as many
-// parts as the workgroup has threads, half of the waves take K and the others V.
+// Where a thread finds its part of a tile: bytes from the tile's first slot, and where its dims start in a word that
+// others share. Rows of a tile lie within 4 GiB.
 template <class Format, class Tile>
 struct UnpackLane {
-  static constexpr int kParts = Tile::kHeadSize;
-  static constexpr bool kBoth = kParts >= Tile::kThreads;
-  static_assert(kBoth ? kParts == Tile::kThreads : 2 * kParts == Tile::kThreads);
-
-  bool takes_key;
-  bool takes_value;
+  TilePart<Tile> part;
   bool rotary;  // the same for a wave
-  int key_token;
-  int value_token;  // the first of four
-  // bytes from the tile's first slot
   uint32_t key;
   uint32_t key_high;
   uint32_t key_scale;
   uint32_t value;
   uint32_t value_high;
   uint32_t value_scale;
-  // where the thread's dims start in a word that others share
   int key_shift;
   int value_shift;
   int value_high_turn;
-  // in LDS
-  int key_target;
-  int value_target;
 
   static OCTAVE_MEMBER UnpackLane of(int row_stride) {
     UnpackLane self;
-    const int wave = wave_index();
-    constexpr int kPartWaves = kParts / kWaveSize;
-    self.takes_key = kBoth || wave < kPartWaves;
-    self.takes_value = kBoth || wave >= kPartWaves;
-    const int part_wave = wave % kPartWaves;
-    const int lane = lane_index();
-
-    const int first_dim = (2 * part_wave + lane / 16) * 16;
-    const int rest = first_dim - Format::kRotaryDims;
-    self.rotary = 32 * part_wave < Format::kRotaryDims;
-    self.key_token = wmma_row(lane);
-    const uint32_t slot = self.key_token * row_stride;
-    self.key = slot + (self.rotary ? Format::kKRotaryOffset + first_dim / 2 : Format::kKRestOffset + rest / 4);
+    self.part = TilePart<Tile>::of();
+    self.rotary = 32 * self.part.wave < Format::kRotaryDims;
+    const uint32_t slot = self.part.key_token * row_stride;
+    const int dim = self.part.key_dim;
+    const int rest = dim - Format::kRotaryDims;
+    self.key = slot + (self.rotary ? Format::kKRotaryOffset + dim / 2 : Format::kKRestOffset + rest / 4);
     self.key_high = self.rotary ? self.key + 4 : slot + Format::kKRestHighPlane + rest / 32 * 4;
-    self.key_scale = slot + Format::kKScaleOffset + first_dim / Format::kKBlockSize * 2;
+    self.key_scale = slot + Format::kKScaleOffset + dim / Format::kKBlockSize * 2;
     self.key_shift = rest / 16 % 2 * 4;
-    self.key_target = lane % 16 * Tile::kKeyStride + first_dim * 2;
 
-    const int group = lane % 4;
-    const int quad = part_wave * 8 + lane / 4;
-    self.value_token = 4 * group;
-    const uint32_t slots = self.value_token * row_stride;
+    const uint32_t slots = self.part.value_token * row_stride;
+    const int quad = self.part.value_dim / 4;
     self.value = slots + Format::kVOffset + (Format::kVBits == 4 ? quad / 2 : quad / 4) * 4;
     self.value_high = slots + Format::kVHighPlane + quad / 8 * 4;
     self.value_scale = slots + Format::kVScaleOffset;
     self.value_shift = Format::kVBits == 4 ? quad % 2 * 4 : quad % 4 * 2;
-    // to the right, by which bit 2 of each byte becomes the quad's
+    // to the right, by which the quad's bit of each byte becomes bit 2
     self.value_high_turn = (quad % 8 + 30) % 32;
-    self.value_target = value_offset(4 * quad, group / 2) + group % 2 * 8;
     return self;
   }
 };
 
+// The words of a thread's part.
 template <class Format>
 struct PackedPart {
   uint32_t key[2];
@@ -104,12 +82,12 @@ template <class Format, class Tile>
 OCTAVE_DEVICE void load_part(const uint8_t* base, int row_stride, const UnpackLane<Format, Tile>& lane,
                              PackedPart<Format>& part) {
   const auto slots = slots_from(base);
-  if (lane.takes_key) {
+  if (lane.part.takes_key) {
     part.key[0] = __builtin_amdgcn_raw_buffer_load_b32(slots, lane.key, 0, 0);
     part.key[1] = __builtin_amdgcn_raw_buffer_load_b32(slots, lane.key_high, 0, 0);
     part.key_scale = __builtin_amdgcn_raw_buffer_load_b16(slots, lane.key_scale, 0, 0);
   }
-  if (lane.takes_value) {
+  if (lane.part.takes_value) {
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       const int row = t * row_stride;
@@ -124,9 +102,9 @@ OCTAVE_DEVICE void load_part(const uint8_t* base, int row_stride, const UnpackLa
 // Takes the tokens from the `count`th on for zero.
 template <class Format, class Tile>
 OCTAVE_DEVICE void cut_part(int count, const UnpackLane<Format, Tile>& lane, PackedPart<Format>& part) {
-  part.key_scale = lane.key_token < count ? part.key_scale : 0u;
+  part.key_scale = lane.part.key_token < count ? part.key_scale : 0u;
 #pragma unroll
-  for (int t = 0; t < 4; ++t) part.value_scale[t] = lane.value_token + t < count ? part.value_scale[t] : 0u;
+  for (int t = 0; t < 4; ++t) part.value_scale[t] = lane.part.value_token + t < count ? part.value_scale[t] : 0u;
 }
 
 // (byte - 128) / 128 of a pair of biased bytes: with 0x48 above it a byte is 8 + byte/128.
@@ -156,7 +134,7 @@ OCTAVE_DEVICE void unpack_key(const PackedPart<Format>& part, const UnpackLane<F
           half2{scale, scale};
     }
   }
-  __builtin_memcpy(__builtin_assume_aligned(tile.keys + lane.key_target, 16), values, sizeof(values));
+  __builtin_memcpy(__builtin_assume_aligned(tile.keys + lane.part.key_target, 16), values, sizeof(values));
 }
 
 template <class Format, class Tile>
@@ -183,7 +161,8 @@ OCTAVE_DEVICE void unpack_value(const PackedPart<Format>& part, const UnpackLane
       const uint32_t pair = permute_bytes(bytes[2 * i + 1], bytes[2 * i], 0x0C040C00u + 0x00010001u * b);
       values[i] = unbias(pair | 0x48004800u) * scales[i];
     }
-    __builtin_memcpy(__builtin_assume_aligned(tile.values + (lane.value_target ^ (b * 32)), 8), values, sizeof(values));
+    __builtin_memcpy(__builtin_assume_aligned(tile.values + (lane.part.value_target ^ (b * 32)), 8), values,
+                     sizeof(values));
   }
 }
 
