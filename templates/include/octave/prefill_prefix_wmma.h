@@ -16,15 +16,13 @@ OCTAVE_DEVICE float power_of_two(int exponent) {
   return bit_cast<float>(static_cast<uint32_t>(max(1, min(254, exponent + 127))) << 23);
 }
 
-// The wave's 16 rows as fp16 operands. Returns what 1.0 of the lane's row
-// stands for.
+// The wave's 16 rows as fp16 operands. Returns what 1.0 of the lane's row stands for.
 template <class Tile>
 OCTAVE_DEVICE float load_query(const _Float16* source, QueryOperands<Tile>& query, PrefillShared<Tile>& shared,
                                const PrefillLane<Tile>& lane) {
 #pragma unroll
   for (int step = 0; step < Tile::kSteps; ++step) {
-    auto operand = load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16));
-    query.put(step, operand, shared, lane);
+    query.put(step, load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16)), shared, lane);
   }
   return 1.0f;
 }
@@ -44,7 +42,7 @@ OCTAVE_DEVICE float load_query(const __bf16* source, QueryOperands<Tile>& query,
     }
   }
   const int exponent = static_cast<int>(largest >> 7) - 127;
-  const int shift = exponent == 128 ? 0 : 14 - exponent;
+  const int shift = exponent == 128 ? 0 : min(14 - exponent, 126);
   const float scale = power_of_two(shift);
 #pragma unroll
   for (int step = 0; step < Tile::kSteps; ++step) {
