@@ -84,6 +84,7 @@ struct PrefillState {
 #pragma unroll
     for (int n = 0; n < Tile::kOutTiles; ++n) out[i][n] *= rescale;
   }
+  OCTAVE_MEMBER void add(int i, const float4& p) { sum[i] += p.xy + p.zw; }
   // A row's sum, in all of its lanes.
   OCTAVE_MEMBER float total(int i) const {
     const float own = sum[i].x + sum[i].y;
@@ -142,8 +143,9 @@ OCTAVE_DEVICE void accumulate(const ValueBuffer<Tile>& values, const PrefillWeig
 //   load_keys()                      from memory, of the next tile of each call; behind the last one, any that exists
 //   load_values()                    of the tile whose keys were loaded last
 //   store_keys(b), store_values(b)   what was loaded, into buffer b
-//   score(t, b, state, weights)      of the tile in buffer b; true when the weights are not yet right
-//   settle(t, state, weights)        makes them so: references and masks; adds nothing to the sums
+//   score(t, b, state, weights)      of the tile in buffer b: p and weights; true when they are not yet right
+//   settle(t, state, weights)        makes them and p so: references and masks
+//   check_values(t, b, state)        once V of tile t is in buffer b, and its weights are in the sums
 template <class Tile, class Number, class Source>
 OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], PrefillState<Tile>& state, int tiles) {
   PrefillWeights<Tile> weights = {};
@@ -162,11 +164,17 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
     source.load_values();
     source.store_keys(1 - buffer);
     source.load_keys();
+    source.check_values(t - 1, 1 - buffer, state);
     if (unsettled) source.settle(t, state, weights);
-    source.add_sums(state, weights);
+#pragma unroll
+    for (int i = 0; i < Tile::kRowTiles; ++i) {
+#pragma unroll
+      for (int s = 0; s < Tile::kSubtiles; ++s) state.add(i, source.p[s][i]);
+    }
     workgroup_barrier();
   }
   accumulate<Tile, Number>(values[(tiles - 1) % 2], weights, state);
+  source.check_values(tiles - 1, (tiles - 1) % 2, state);
 }
 
 }  // namespace octave

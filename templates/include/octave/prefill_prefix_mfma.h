@@ -152,7 +152,8 @@ struct PrefixSource {
       value_scale[s] = *reinterpret_cast<const float4*>(&shared.scales[buffer][Format::kKBlocks][16 * s + 4 * group]);
 #pragma unroll
       for (int i = 0; i < Tile::kRowTiles; ++i) {
-        const float4 power = __builtin_elementwise_fma(scores[s][i], float4(query.scale[i]), float4(-state.reference[i]));
+        // Rounded before the reference, which was rounded alike, is taken off: no difference of large ones overflows.
+        const float4 power = scores[s][i] * query.scale[i] - state.reference[i];
 #pragma unroll
         for (int r = 0; r < 4; ++r) p[s][i][r] = exp2(power[r]);
         pack(p[s][i] * value_scale[s], weights[s][i]);
@@ -185,7 +186,6 @@ struct PrefixSource {
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
           const bool seen = first + 16 * s + r < end;
-          // Power and reference are rounded alike, so that a difference of large ones does not overflow.
           p[s][i][r] = seen ? exp2(power[s][r] - state.reference[i]) : 0.0f;
           product[r] = seen ? p[s][i][r] * value_scale[s][r] : 0.0f;
         }
@@ -194,15 +194,7 @@ struct PrefixSource {
     }
   }
 
-  OCTAVE_MEMBER void add_sums(PrefillState<Tile>& state, const PrefillWeights<Tile>&) const {
-#pragma unroll
-    for (int i = 0; i < Tile::kRowTiles; ++i) {
-#pragma unroll
-      for (int s = 0; s < Tile::kSubtiles; ++s) {
-        state.sum[i] += p[s][i].xy + p[s][i].zw;
-      }
-    }
-  }
+  OCTAVE_MEMBER void check_values(int, int, PrefillState<Tile>&) const {}
 
   static OCTAVE_MEMBER void pack(const float4& product, uint2& weight) {
     weight[0] = bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(product[0], product[1]));
