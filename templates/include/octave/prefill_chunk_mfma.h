@@ -105,7 +105,7 @@ struct ChunkSource {
     unit_of_lane.store(shared.values[buffer], dims);
   }
 
-  OCTAVE_MEMBER bool score(int t, int buffer, const PrefillState<Tile>& state, PrefillWeights<Tile>& weights) {
+  OCTAVE_MEMBER bool score(int t, int buffer, const PrefillState<Tile>& state, PrefillWeights<Tile, Scalar>& weights) {
 #pragma unroll
     for (int s = 0; s < Tile::kSubtiles; ++s) {
       const int own = 16 * s + lane_index() % 16;
@@ -122,13 +122,13 @@ struct ChunkSource {
 #pragma unroll
       for (int i = 0; i < Tile::kRowTiles; ++i) {
         power[s][i] = sums[i] * unit;
-        weigh(power[s][i] - state.reference[i], p[s][i], weights[s][i]);
+        weigh(power[s][i] - state.reference[i], s, i, weights);
       }
     }
-    return !seen_by_all(t) || any_large<Tile>(weights);
+    return !seen_by_all(t) || any_large<Tile, Scalar>(weights);
   }
 
-  OCTAVE_MEMBER void settle(int t, PrefillState<Tile>& state, PrefillWeights<Tile>& weights) {
+  OCTAVE_MEMBER void settle(int t, PrefillState<Tile>& state, PrefillWeights<Tile, Scalar>& weights) {
     const int first = t * Tile::kTokens + lane_index() / 16 * 4;
 #pragma unroll
     for (int i = 0; i < Tile::kRowTiles; ++i) {
@@ -150,7 +150,7 @@ struct ChunkSource {
           const bool seen = first + 16 * s + r < limit[i];
           difference[r] = seen ? power[s][i][r] - state.reference[i] : -kInfinity;
         }
-        weigh(difference, p[s][i], weights[s][i]);
+        weigh(difference, s, i, weights);
       }
     }
   }
@@ -170,23 +170,25 @@ struct ChunkSource {
     }
   }
 
-  // 2^power, rounded to the nearest number of the dtype; p is what was rounded to, so that sums and outputs agree.
-  static OCTAVE_MEMBER void weigh(const float4& power, float4& p, uint2& weight) {
+  // 2^power, packed; p is what was packed, so that sums and outputs agree.
+  OCTAVE_MEMBER void weigh(const float4& power, int s, int i, PrefillWeights<Tile, Scalar>& weights) {
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {
       const float first = exp2(power[2 * pair]);
       const float second = exp2(power[2 * pair + 1]);
       if constexpr (__is_same(Scalar, _Float16)) {
         const half2 both = {static_cast<_Float16>(first), static_cast<_Float16>(second)};
-        weight[pair] = bit_cast<uint32_t>(both);
-        p[2 * pair] = static_cast<float>(both[0]);
-        p[2 * pair + 1] = static_cast<float>(both[1]);
+        weights[0][s][i][pair] = bit_cast<uint32_t>(both);
+        p[s][i][2 * pair] = static_cast<float>(both[0]);
+        p[s][i][2 * pair + 1] = static_cast<float>(both[1]);
       } else {
-        const uint32_t low = (bit_cast<uint32_t>(first) + 0x8000u) & 0xFFFF0000u;
-        const uint32_t high = (bit_cast<uint32_t>(second) + 0x8000u) & 0xFFFF0000u;
-        weight[pair] = __builtin_amdgcn_perm(high, low, 0x07060302u);
-        p[2 * pair] = bit_cast<float>(low);
-        p[2 * pair + 1] = bit_cast<float>(high);
+        const uint32_t upper[2] = {bit_cast<uint32_t>(first) & 0xFFFF0000u, bit_cast<uint32_t>(second) & 0xFFFF0000u};
+        const float lower[2] = {first - bit_cast<float>(upper[0]), second - bit_cast<float>(upper[1])};
+        weights[0][s][i][pair] = __builtin_amdgcn_perm(upper[1], upper[0], 0x07060302u);
+        weights[1][s][i][pair] =
+            __builtin_amdgcn_perm(bit_cast<uint32_t>(lower[1]), bit_cast<uint32_t>(lower[0]), 0x07060302u);
+        p[s][i][2 * pair] = first;
+        p[s][i][2 * pair + 1] = second;
       }
     }
   }

@@ -96,18 +96,22 @@ struct PrefillState {
 // The references are raised to this far above the largest weight, so that they need not be again for a while.
 inline constexpr float kHeadroom = 8.0f;
 
-// Weights of one tile, packed: tokens 4·(lane/16) + 0…3 of each subtile.
-template <class Tile>
-using PrefillWeights = uint2[Tile::kSubtiles][Tile::kRowTiles];
+// Weights of one tile, packed: tokens 4·(lane/16) + 0…3 of each subtile. A bf16 has too few bits for one: what it leaves
+// over is a second one.
+template <class Number>
+inline constexpr int kWeightParts = __is_same(Number, _Float16) ? 1 : 2;
+
+template <class Tile, class Number>
+using PrefillWeights = uint2[kWeightParts<Number>][Tile::kSubtiles][Tile::kRowTiles];
 
 // Whether a weight is 2 or more, Inf or NaN: bit 14 of an fp16 and of a bf16.
-template <class Tile>
-OCTAVE_DEVICE bool any_large(const PrefillWeights<Tile>& weights) {
+template <class Tile, class Number>
+OCTAVE_DEVICE bool any_large(const PrefillWeights<Tile, Number>& weights) {
   uint32_t bits = 0;
 #pragma unroll
   for (int s = 0; s < Tile::kSubtiles; ++s) {
 #pragma unroll
-    for (int i = 0; i < Tile::kRowTiles; ++i) bits |= weights[s][i][0] | weights[s][i][1];
+    for (int i = 0; i < Tile::kRowTiles; ++i) bits |= weights[0][s][i][0] | weights[0][s][i][1];
   }
   return __builtin_amdgcn_ballot_w64((bits & 0x40004000u) != 0) != 0;
 }
@@ -123,7 +127,7 @@ OCTAVE_DEVICE float4 mfma_16(uint2 a, uint2 b, float4 c) {
 }
 
 template <class Tile, class Number>
-OCTAVE_DEVICE void accumulate(const ValueBuffer<Tile>& values, const PrefillWeights<Tile>& weights,
+OCTAVE_DEVICE void accumulate(const ValueBuffer<Tile>& values, const PrefillWeights<Tile, Number>& weights,
                               PrefillState<Tile>& state) {
   const uint2* lane = &values[lane_index() / 16][lane_index() % 16];
 #pragma unroll
@@ -132,8 +136,11 @@ OCTAVE_DEVICE void accumulate(const ValueBuffer<Tile>& values, const PrefillWeig
     for (int s = 0; s < Tile::kSubtiles; ++s) {
       const uint2 operand = lane[4 * s * Tile::kHeadSize + 16 * n];
 #pragma unroll
-      for (int i = 0; i < Tile::kRowTiles; ++i)
-        state.out[i][n] = mfma_16<Number>(operand, weights[s][i], state.out[i][n]);
+      for (int part = 0; part < kWeightParts<Number>; ++part) {
+#pragma unroll
+        for (int i = 0; i < Tile::kRowTiles; ++i)
+          state.out[i][n] = mfma_16<Number>(operand, weights[part][s][i], state.out[i][n]);
+      }
     }
   }
 }
@@ -148,7 +155,7 @@ OCTAVE_DEVICE void accumulate(const ValueBuffer<Tile>& values, const PrefillWeig
 //   check_values(t, b, state)        once V of tile t is in buffer b, and its weights are in the sums
 template <class Tile, class Number, class Source>
 OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], PrefillState<Tile>& state, int tiles) {
-  PrefillWeights<Tile> weights = {};
+  PrefillWeights<Tile, Number> weights = {};
   source.load_keys();
   source.store_keys(0);
   source.load_values();

@@ -117,7 +117,7 @@ struct PrefixSource {
   OCTAVE_MEMBER void store_keys(int buffer) { packed.store_keys(shared, buffer); }
   OCTAVE_MEMBER void store_values(int buffer) { packed.store_values(shared, buffer); }
 
-  OCTAVE_MEMBER bool score(int t, int buffer, const PrefillState<Tile>& state, PrefillWeights<Tile>& weights) {
+  OCTAVE_MEMBER bool score(int t, int buffer, const PrefillState<Tile>& state, PrefillWeights<Tile, _Float16>& weights) {
     constexpr int kBlocks = Tile::kHeadSize / 64;
     constexpr int kBlocksOfScale = kBlocks / Format::kKBlocks;
     const int group = lane_index() / 16;
@@ -156,13 +156,13 @@ struct PrefixSource {
         const float4 power = scores[s][i] * query.scale[i] - state.reference[i];
 #pragma unroll
         for (int r = 0; r < 4; ++r) p[s][i][r] = exp2(power[r]);
-        pack(p[s][i] * value_scale[s], weights[s][i]);
+        pack(p[s][i] * value_scale[s], weights[0][s][i]);
       }
     }
-    return begin + (t + 1) * Tile::kTokens > end || any_large<Tile>(weights);
+    return begin + (t + 1) * Tile::kTokens > end || any_large<Tile, _Float16>(weights);
   }
 
-  OCTAVE_MEMBER void settle(int t, PrefillState<Tile>& state, PrefillWeights<Tile>& weights) {
+  OCTAVE_MEMBER void settle(int t, PrefillState<Tile>& state, PrefillWeights<Tile, _Float16>& weights) {
     const int first = begin + t * Tile::kTokens + lane_index() / 16 * 4;
 #pragma unroll
     for (int i = 0; i < Tile::kRowTiles; ++i) {
@@ -189,7 +189,7 @@ struct PrefixSource {
           p[s][i][r] = seen ? exp2(power[s][r] - state.reference[i]) : 0.0f;
           product[r] = seen ? p[s][i][r] * value_scale[s][r] : 0.0f;
         }
-        pack(product, weights[s][i]);
+        pack(product, weights[0][s][i]);
       }
     }
   }
