@@ -23,6 +23,7 @@ OCTAVE_DEVICE uint32_t exponent_mask() {
 template <class Tile, class Scalar>
 struct ChunkSource {
   static constexpr int kDepths = Tile::kHeadSize / 32;
+  static constexpr int kScoreSteps = Tile::kSubtiles * kDepths;
   static constexpr int kKeyLoads = Tile::kTokens * Tile::kHeadSize / 8 / Tile::kThreads;
   ChunkShared<Tile>& shared;
   const Scalar* keys;
@@ -40,6 +41,7 @@ struct ChunkSource {
   uint4 key_words[kKeyLoads] = {};
   uint2 value_words[4] = {};
   // of the tile in hand
+  uint4 key[2] = {};
   float4 power[Tile::kSubtiles][Tile::kRowTiles] = {};
   float4 p[Tile::kSubtiles][Tile::kRowTiles] = {};
 
@@ -72,9 +74,9 @@ struct ChunkSource {
     }
   }
   // The tile is the one before that of the last load.
-  OCTAVE_MEMBER void store_values(int buffer) {
+  OCTAVE_MEMBER void store_values(int half, int buffer) {
     const auto unit_of_lane = ValueUnit<Tile>::of();
-    if (!seen_by_all(loaded - 2)) {
+    if (half == 0 && !seen_by_all(loaded - 2)) {
 #pragma unroll
       for (int t = 0; t < 4; ++t) {
         bool fit = true;
@@ -93,39 +95,42 @@ struct ChunkSource {
         }
       }
     }
-    uint2 dims[4];
 #pragma unroll
-    for (int d = 0; d < 4; ++d) {
+    for (int d = 0; d < 2; ++d) {
+      uint2 tokens;
 #pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
-        dims[d][pair] = __builtin_amdgcn_perm(value_words[2 * pair + 1][d / 2], value_words[2 * pair][d / 2],
-                                              d % 2 == 0 ? 0x05040100u : 0x07060302u);
-      }
+      for (int pair = 0; pair < 2; ++pair)
+        tokens[pair] = __builtin_amdgcn_perm(value_words[2 * pair + 1][half], value_words[2 * pair][half],
+                                             d == 0 ? 0x05040100u : 0x07060302u);
+      unit_of_lane.store(shared.values[buffer], 2 * half + d, tokens);
     }
-    unit_of_lane.store(shared.values[buffer], dims);
   }
 
-  OCTAVE_MEMBER bool score(int t, int buffer, const PrefillState<Tile>& state, PrefillWeights<Tile, Scalar>& weights) {
+  OCTAVE_MEMBER void read(int step, int buffer) {
+    if (step >= kScoreSteps) return;
+    const int own = 16 * (step / kDepths) + lane_index() % 16;
+    key[step % 2] = shared.keys[buffer][own][(4 * (step % kDepths) + lane_index() / 16) ^ (own % 8)];
+  }
+  OCTAVE_MEMBER void start_scores(int buffer) { read(0, buffer); }
+  // 32 dims of a subtile
+  OCTAVE_MEMBER void score(int step, int buffer) {
+    const int s = step / kDepths;
+    const int k = step % kDepths;
+    read(step + 1, buffer);
+    const uint4 own = key[step % 2];
 #pragma unroll
-    for (int s = 0; s < Tile::kSubtiles; ++s) {
-      const int own = 16 * s + lane_index() % 16;
-      float4 sums[Tile::kRowTiles] = {};
+    for (int i = 0; i < Tile::kRowTiles; ++i)
+      power[s][i] = mfma_16<Scalar>(own.xy, query[i][k].xy, k == 0 ? float4{} : power[s][i]);
 #pragma unroll
-      for (int k = 0; k < kDepths; ++k) {
-        const uint4 key = shared.keys[buffer][own][(4 * k + lane_index() / 16) ^ (own % 8)];
-#pragma unroll
-        for (int i = 0; i < Tile::kRowTiles; ++i) {
-          sums[i] = mfma_16<Scalar>(key.xy, query[i][k].xy, sums[i]);
-          sums[i] = mfma_16<Scalar>(key.zw, query[i][k].zw, sums[i]);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < Tile::kRowTiles; ++i) {
-        power[s][i] = sums[i] * unit;
-        weigh(power[s][i] - state.reference[i], s, i, weights);
-      }
-    }
-    return !seen_by_all(t) || any_large<Tile, Scalar>(weights);
+    for (int i = 0; i < Tile::kRowTiles; ++i) power[s][i] = mfma_16<Scalar>(own.zw, query[i][k].zw, power[s][i]);
+  }
+  OCTAVE_MEMBER void weigh(int s, int i, int pair, const PrefillState<Tile>& state,
+                           PrefillWeights<Tile, Scalar>& weights) {
+    if (pair == 0) power[s][i] *= unit;
+    weigh_power((pair == 0 ? power[s][i].xy : power[s][i].zw) - state.reference[i], s, i, pair, weights);
+  }
+  OCTAVE_MEMBER bool unsettled(int t, const PrefillWeights<Tile, Scalar>& weights) const {
+    return !seen_by_all(t) | any_large<Tile, Scalar>(weights);
   }
 
   OCTAVE_MEMBER void settle(int t, PrefillState<Tile>& state, PrefillWeights<Tile, Scalar>& weights) {
@@ -150,7 +155,8 @@ struct ChunkSource {
           const bool seen = first + 16 * s + r < limit[i];
           difference[r] = seen ? power[s][i][r] - state.reference[i] : -kInfinity;
         }
-        weigh(difference, s, i, weights);
+        weigh_power(difference.xy, s, i, 0, weights);
+        weigh_power(difference.zw, s, i, 1, weights);
       }
     }
   }
@@ -171,25 +177,22 @@ struct ChunkSource {
   }
 
   // 2^power, packed; p is what was packed, so that sums and outputs agree.
-  OCTAVE_MEMBER void weigh(const float4& power, int s, int i, PrefillWeights<Tile, Scalar>& weights) {
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      const float first = exp2(power[2 * pair]);
-      const float second = exp2(power[2 * pair + 1]);
-      if constexpr (__is_same(Scalar, _Float16)) {
-        const half2 both = {static_cast<_Float16>(first), static_cast<_Float16>(second)};
-        weights[0][s][i][pair] = bit_cast<uint32_t>(both);
-        p[s][i][2 * pair] = static_cast<float>(both[0]);
-        p[s][i][2 * pair + 1] = static_cast<float>(both[1]);
-      } else {
-        const uint32_t upper[2] = {bit_cast<uint32_t>(first) & 0xFFFF0000u, bit_cast<uint32_t>(second) & 0xFFFF0000u};
-        const float lower[2] = {first - bit_cast<float>(upper[0]), second - bit_cast<float>(upper[1])};
-        weights[0][s][i][pair] = __builtin_amdgcn_perm(upper[1], upper[0], 0x07060302u);
-        weights[1][s][i][pair] =
-            __builtin_amdgcn_perm(bit_cast<uint32_t>(lower[1]), bit_cast<uint32_t>(lower[0]), 0x07060302u);
-        p[s][i][2 * pair] = first;
-        p[s][i][2 * pair + 1] = second;
-      }
+  OCTAVE_MEMBER void weigh_power(float2 difference, int s, int i, int pair, PrefillWeights<Tile, Scalar>& weights) {
+    const float first = exp2(difference.x);
+    const float second = exp2(difference.y);
+    if constexpr (__is_same(Scalar, _Float16)) {
+      const half2 both = {static_cast<_Float16>(first), static_cast<_Float16>(second)};
+      weights[0][s][i][pair] = bit_cast<uint32_t>(both);
+      p[s][i][2 * pair] = static_cast<float>(both[0]);
+      p[s][i][2 * pair + 1] = static_cast<float>(both[1]);
+    } else {
+      const uint32_t upper[2] = {bit_cast<uint32_t>(first) & 0xFFFF0000u, bit_cast<uint32_t>(second) & 0xFFFF0000u};
+      const float lower[2] = {first - bit_cast<float>(upper[0]), second - bit_cast<float>(upper[1])};
+      weights[0][s][i][pair] = __builtin_amdgcn_perm(upper[1], upper[0], 0x07060302u);
+      weights[1][s][i][pair] =
+          __builtin_amdgcn_perm(bit_cast<uint32_t>(lower[1]), bit_cast<uint32_t>(lower[0]), 0x07060302u);
+      p[s][i][2 * pair] = first;
+      p[s][i][2 * pair + 1] = second;
     }
   }
 };

@@ -49,10 +49,9 @@ struct ValueUnit {
     const int unit = wave_index() % Tile::kSubtileWaves * kWaveSize + lane_index();
     return {wave_index() / Tile::kSubtileWaves, unit / (Tile::kHeadSize / 4), unit % (Tile::kHeadSize / 4)};
   }
-  // dims 4·quad + j of four tokens
-  OCTAVE_MEMBER void store(ValueBuffer<Tile>& buffer, const uint2 (&dims)[4]) const {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) buffer[4 * subtile + group][j * (Tile::kHeadSize / 4) + quad] = dims[j];
+  // dim 4·quad + j of four tokens
+  OCTAVE_MEMBER void store(ValueBuffer<Tile>& buffer, int j, uint2 tokens) const {
+    buffer[4 * subtile + group][j * (Tile::kHeadSize / 4) + quad] = tokens;
   }
 };
 
@@ -126,33 +125,54 @@ OCTAVE_DEVICE float4 mfma_16(uint2 a, uint2 b, float4 c) {
   }
 }
 
+// P·V of a tile, one tile of 16 dims after the other.
 template <class Tile, class Number>
-OCTAVE_DEVICE void accumulate(const ValueBuffer<Tile>& values, const PrefillWeights<Tile, Number>& weights,
-                              PrefillState<Tile>& state) {
-  const uint2* lane = &values[lane_index() / 16][lane_index() % 16];
+struct ValueReader {
+  const uint2* lane;
+  uint2 operands[3][Tile::kSubtiles];
+
+  static OCTAVE_MEMBER ValueReader of(const ValueBuffer<Tile>& values) {
+    ValueReader self;
+    self.lane = &values[lane_index() / 16][lane_index() % 16];
+    self.read(0);
+    self.read(1);
+    return self;
+  }
+  OCTAVE_MEMBER void read(int n) {
+    if (n >= Tile::kOutTiles) return;
 #pragma unroll
-  for (int n = 0; n < Tile::kOutTiles; ++n) {
+    for (int s = 0; s < Tile::kSubtiles; ++s) operands[n % 3][s] = lane[4 * s * Tile::kHeadSize + 16 * n];
+  }
+  OCTAVE_MEMBER void accumulate(int n, const PrefillWeights<Tile, Number>& weights, PrefillState<Tile>& state) {
+    read(n + 2);
 #pragma unroll
     for (int s = 0; s < Tile::kSubtiles; ++s) {
-      const uint2 operand = lane[4 * s * Tile::kHeadSize + 16 * n];
 #pragma unroll
       for (int part = 0; part < kWeightParts<Number>; ++part) {
 #pragma unroll
         for (int i = 0; i < Tile::kRowTiles; ++i)
-          state.out[i][n] = mfma_16<Number>(operand, weights[part][s][i], state.out[i][n]);
+          state.out[i][n] = mfma_16<Number>(operands[n % 3][s], weights[part][s][i], state.out[i][n]);
       }
     }
   }
-}
+};
 
-// The pipeline over a workgroup's tiles. While tile t is scored, P·V of tile t-1 runs beside it, V of tile t and K of
-// tile t+1 go to LDS, and those of the tiles after them are on their way. Source brings in tiles and scores them:
-//   load_keys()                      from memory, of the next tile of each call; behind the last one, any that exists
-//   load_values()                    of the tile whose keys were loaded last
-//   store_keys(b), store_values(b)   what was loaded, into buffer b
-//   score(t, b, state, weights)      of the tile in buffer b: p and weights; true when they are not yet right
-//   settle(t, state, weights)        makes them and p so: references and masks
-//   check_values(t, b, state)        once V of tile t is in buffer b, and its weights are in the sums
+// No instruction is moved across: what is written between two of these runs side by side, matrix instructions beside
+// vector arithmetic.
+OCTAVE_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
+
+// The pipeline over a workgroup's tiles. V of tile t is unpacked while the tile is scored, and its weights are made
+// while P·V of tile t-1 runs; then K of tile t+1 is unpacked. What comes after them is on its way from memory.
+// Source brings in tiles and scores them:
+//   load_keys()                   from memory, of the next tile of each call; behind the last one, of any that exists
+//   load_values()                 of the tile whose keys were loaded last
+//   store_keys(b)                 what was loaded, into buffer b
+//   store_values(half, b)         dims 2·half and 2·half + 1 of each quad
+//   start_scores(b)               of the tile in buffer b; then kScoreSteps times score(step, b)
+//   weigh(s, i, pair, …)          weights of two tokens of a subtile and row tile
+//   unsettled(t, weights)         whether they are not yet right
+//   settle(t, state, weights)     makes them and p so: references and masks
+//   check_values(t, b, state)     once V of tile t is in buffer b, and its weights are in the sums
 template <class Tile, class Number, class Source>
 OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], PrefillState<Tile>& state, int tiles) {
   PrefillWeights<Tile, Number> weights = {};
@@ -160,19 +180,39 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
   source.store_keys(0);
   source.load_values();
   source.load_keys();
-  const uint2 zeros[4] = {};
-  ValueUnit<Tile>::of().store(values[1], zeros);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) ValueUnit<Tile>::of().store(values[1], j, uint2{});
   workgroup_barrier();
   for (int t = 0; t < tiles; ++t) {
     const int buffer = t % 2;
-    accumulate<Tile, Number>(values[1 - buffer], weights, state);
-    const bool unsettled = source.score(t, buffer, state, weights);
-    source.store_values(buffer);
+    PrefillWeights<Tile, Number> next;
+    source.start_scores(buffer);
+#pragma unroll
+    for (int step = 0; step < Source::kScoreSteps; ++step) {
+      keep_order();
+      source.score(step, buffer);
+      if (step == Source::kScoreSteps / 4) source.store_values(0, buffer);
+      if (step == Source::kScoreSteps / 2) source.store_values(1, buffer);
+    }
     source.load_values();
+    auto reader = ValueReader<Tile, Number>::of(values[1 - buffer]);
+    constexpr int kPairs = Tile::kSubtiles * Tile::kRowTiles * 2;
+#pragma unroll
+    for (int n = 0; n < Tile::kOutTiles; ++n) {
+      keep_order();
+      reader.accumulate(n, weights, state);
+      if (n * kPairs % Tile::kOutTiles == 0) {
+        const int pair = n * kPairs / Tile::kOutTiles;
+        source.weigh(pair / 2 / Tile::kRowTiles, pair / 2 % Tile::kRowTiles, pair % 2, state, next);
+      }
+    }
+    keep_order();
+    const bool unsettled = source.unsettled(t, next);
     source.store_keys(1 - buffer);
     source.load_keys();
     source.check_values(t - 1, 1 - buffer, state);
-    if (unsettled) source.settle(t, state, weights);
+    if (unsettled) source.settle(t, state, next);
+    __builtin_memcpy(weights, next, sizeof(weights));
 #pragma unroll
     for (int i = 0; i < Tile::kRowTiles; ++i) {
 #pragma unroll
@@ -180,7 +220,9 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
     }
     workgroup_barrier();
   }
-  accumulate<Tile, Number>(values[(tiles - 1) % 2], weights, state);
+  auto reader = ValueReader<Tile, Number>::of(values[(tiles - 1) % 2]);
+#pragma unroll
+  for (int n = 0; n < Tile::kOutTiles; ++n) reader.accumulate(n, weights, state);
   source.check_values(tiles - 1, (tiles - 1) % 2, state);
 }
 

@@ -42,6 +42,7 @@ struct PrefillQuery {
     const bool finite = largest < kInfinity;
     const bool used = finite && largest >= kQueryFloor;
     const float inverse = used ? kRange / largest : 0.0f;
+    if (!used) __builtin_memset(raw, 0, sizeof(raw));
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
 #pragma unroll
@@ -51,7 +52,7 @@ struct PrefillQuery {
 #pragma unroll
         for (int d = 0; d < 4; ++d) {
           const float x = static_cast<float>(raw[b][quad / 2][quad % 2 * 4 + d]);
-          const int code = static_cast<int>(used ? __builtin_rintf(x * inverse) : 0.0f);
+          const int code = static_cast<int>(__builtin_rintf(x * inverse));
           const int upper = (code + 64) >> 7;
           high |= (static_cast<uint32_t>(upper) & 0xFFu) << (8 * d);
           low |= (static_cast<uint32_t>(code - upper * 128) & 0xFFu) << (8 * d);
@@ -71,6 +72,10 @@ inline constexpr float kFloatOffset = 12582912.0f;
 
 template <class Format, class Tile>
 struct PrefixSource {
+  static constexpr int kBlocks = Tile::kHeadSize / 64;
+  static constexpr int kBlocksOfScale = kBlocks / Format::kKBlocks;
+  static constexpr int kScoreSteps = Tile::kSubtiles * kBlocks;
+
   PrefillShared<Format, Tile>& shared;
   PackedUnit<Format, Tile>& packed;
   const PrefillQuery<Tile>& query;
@@ -89,6 +94,9 @@ struct PrefixSource {
   const uint8_t* base = nullptr;
   int4 float_bits = int4(kFloatBits);
   // of the tile in hand
+  int4 keys[2] = {};
+  float4 scale[2] = {};
+  int4 sums[2][Tile::kRowTiles][2] = {};
   float4 scores[Tile::kSubtiles][Tile::kRowTiles] = {};
   float4 p[Tile::kSubtiles][Tile::kRowTiles] = {};
   float4 value_scale[Tile::kSubtiles] = {};
@@ -115,51 +123,71 @@ struct PrefixSource {
   }
   OCTAVE_MEMBER void load_values() { packed.load_values(base); }
   OCTAVE_MEMBER void store_keys(int buffer) { packed.store_keys(shared, buffer); }
-  OCTAVE_MEMBER void store_values(int buffer) { packed.store_values(shared, buffer); }
+  OCTAVE_MEMBER void store_values(int half, int buffer) { packed.store_values(shared, half, buffer); }
 
-  OCTAVE_MEMBER bool score(int t, int buffer, const PrefillState<Tile>& state, PrefillWeights<Tile, _Float16>& weights) {
-    constexpr int kBlocks = Tile::kHeadSize / 64;
-    constexpr int kBlocksOfScale = kBlocks / Format::kKBlocks;
-    const int group = lane_index() / 16;
+  OCTAVE_MEMBER void read(int step, int buffer) {
+    if (step >= kScoreSteps) return;
+    const int own = 16 * (step / kBlocks) + lane_index() % 16;
+    keys[step % 2] = shared.keys[buffer][own][(4 * (step % kBlocks) + lane_index() / 16) ^ (own % 8)];
+  }
+  // of K's block of dims, V's is behind the last one
+  OCTAVE_MEMBER float4 scale_of(int s, int block, int buffer) const {
+    return *reinterpret_cast<const float4*>(&shared.scales[buffer][block][16 * s + lane_index() / 16 * 4]);
+  }
+  OCTAVE_MEMBER void start_scores(int buffer) { read(0, buffer); }
+  // 64 dims of a subtile; what the dims before them gave is put to its scale beside it.
+  OCTAVE_MEMBER void score(int step, int buffer) {
+    const int s = step / kBlocks;
+    const int b = step % kBlocks;
+    read(step + 1, buffer);
+    if (b % kBlocksOfScale == 0) scale[b / kBlocksOfScale % 2] = scale_of(s, b / kBlocksOfScale, buffer);
+    if (b == kBlocks - 1) value_scale[s] = scale_of(s, Format::kKBlocks, buffer);
+    int4 (&own)[Tile::kRowTiles][2] = sums[step / kBlocksOfScale % 2];
+    const int4 key = keys[step % 2];
 #pragma unroll
-    for (int s = 0; s < Tile::kSubtiles; ++s) {
-      const int own = 16 * s + lane_index() % 16;
-      int4 sums[Tile::kRowTiles][2];
+    for (int h = 0; h < 2; ++h) {
 #pragma unroll
-      for (int b = 0; b < kBlocks; ++b) {
-        const int4 keys = shared.keys[buffer][own][(4 * b + group) ^ (own % 8)];
-#pragma unroll
-        for (int i = 0; i < Tile::kRowTiles; ++i) {
-#pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            const int4 part = query.half[i][h][b];
-            const int4 before = b % kBlocksOfScale == 0 ? float_bits : sums[i][h];
-            sums[i][h] = mfma_i8(keys[0], keys[1], part[0], part[1], before);
-            sums[i][h] = mfma_i8(keys[2], keys[3], part[2], part[3], sums[i][h]);
-          }
-        }
-        if (b % kBlocksOfScale != kBlocksOfScale - 1) continue;
-        const float4 scale =
-            *reinterpret_cast<const float4*>(&shared.scales[buffer][b / kBlocksOfScale][16 * s + 4 * group]);
-#pragma unroll
-        for (int i = 0; i < Tile::kRowTiles; ++i) {
-          // 128·high - offset, which is exact
-          const float4 high = bit_cast<float4>(sums[i][0]) - (kFloatOffset + kFloatOffset / 128.0f);
-          const float4 sum = __builtin_elementwise_fma(high, float4(128.0f), bit_cast<float4>(sums[i][1]));
-          scores[s][i] = b < kBlocksOfScale ? scale * sum : __builtin_elementwise_fma(scale, sum, scores[s][i]);
-        }
-      }
-      value_scale[s] = *reinterpret_cast<const float4*>(&shared.scales[buffer][Format::kKBlocks][16 * s + 4 * group]);
-#pragma unroll
-      for (int i = 0; i < Tile::kRowTiles; ++i) {
-        // Rounded before the reference, which was rounded alike, is taken off: no difference of large ones overflows.
-        const float4 power = scores[s][i] * query.scale[i] - state.reference[i];
-#pragma unroll
-        for (int r = 0; r < 4; ++r) p[s][i][r] = exp2(power[r]);
-        pack(p[s][i] * value_scale[s], weights[0][s][i]);
-      }
+      for (int i = 0; i < Tile::kRowTiles; ++i)
+        own[i][h] = mfma_i8(key[0], key[1], query.half[i][h][b][0], query.half[i][h][b][1],
+                            b % kBlocksOfScale == 0 ? float_bits : own[i][h]);
     }
-    return begin + (t + 1) * Tile::kTokens > end || any_large<Tile, _Float16>(weights);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int i = 0; i < Tile::kRowTiles; ++i)
+        own[i][h] = mfma_i8(key[2], key[3], query.half[i][h][b][2], query.half[i][h][b][3], own[i][h]);
+    }
+    if (step > 0 && step % kBlocksOfScale == 0) {
+#pragma unroll
+      for (int i = 0; i < Tile::kRowTiles; ++i) rescale(step / kBlocksOfScale - 1, i);
+    }
+  }
+  // Adds the dims of one scale of K.
+  OCTAVE_MEMBER void rescale(int run, int i) {
+    constexpr int kRuns = Format::kKBlocks;
+    const int4 (&own)[2] = sums[run % 2][i];
+    // 128·high - offset, which is exact
+    const float4 high = bit_cast<float4>(own[0]) - (kFloatOffset + kFloatOffset / 128.0f);
+    const float4 sum = __builtin_elementwise_fma(high, float4(128.0f), bit_cast<float4>(own[1]));
+    float4& score = scores[run / kRuns][i];
+    score = run % kRuns == 0 ? scale[run % kRuns % 2] * sum
+                             : __builtin_elementwise_fma(scale[run % kRuns % 2], sum, score);
+  }
+  OCTAVE_MEMBER void weigh(int s, int i, int pair, const PrefillState<Tile>& state,
+                           PrefillWeights<Tile, _Float16>& weights) {
+    if (s == Tile::kSubtiles - 1 && pair == 0) rescale(kScoreSteps / kBlocksOfScale - 1, i);
+    // Rounded before the reference, which was rounded alike, is taken off: no difference of large ones overflows.
+    const float2 both = pair == 0 ? scores[s][i].xy : scores[s][i].zw;
+    const float2 power = both * query.scale[i] - state.reference[i];
+    const float2 result = {exp2(power.x), exp2(power.y)};
+    p[s][i][2 * pair] = result.x;
+    p[s][i][2 * pair + 1] = result.y;
+    const float2 product = result * (pair == 0 ? value_scale[s].xy : value_scale[s].zw);
+    weights[0][s][i][pair] = bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(product.x, product.y));
+  }
+  OCTAVE_MEMBER bool unsettled(int t, const PrefillWeights<Tile, _Float16>& weights) const {
+    const bool partial = begin + (t + 1) * Tile::kTokens > end;
+    return partial | any_large<Tile, _Float16>(weights);
   }
 
   OCTAVE_MEMBER void settle(int t, PrefillState<Tile>& state, PrefillWeights<Tile, _Float16>& weights) {
@@ -189,17 +217,13 @@ struct PrefixSource {
           p[s][i][r] = seen ? exp2(power[s][r] - state.reference[i]) : 0.0f;
           product[r] = seen ? p[s][i][r] * value_scale[s][r] : 0.0f;
         }
-        pack(product, weights[0][s][i]);
+        weights[0][s][i][0] = bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(product[0], product[1]));
+        weights[0][s][i][1] = bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(product[2], product[3]));
       }
     }
   }
 
   OCTAVE_MEMBER void check_values(int, int, PrefillState<Tile>&) const {}
-
-  static OCTAVE_MEMBER void pack(const float4& product, uint2& weight) {
-    weight[0] = bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(product[0], product[1]));
-    weight[1] = bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(product[2], product[3]));
-  }
 };
 
 template <class Format, class Config, class Scalar>

@@ -135,7 +135,8 @@ struct PackedUnit {
     }
     shared.keys[buffer][token][(4 * block + group) ^ (token % 8)] = quads;
   }
-  OCTAVE_MEMBER void store_values(PrefillShared<Format, Tile>& shared, int buffer) const {
+  // dims 2·half and 2·half + 1 of the quad
+  OCTAVE_MEMBER void store_values(PrefillShared<Format, Tile>& shared, int half, int buffer) const {
     using Low = typename HalfTables<Format>::template Bytes<0>;
     using High = typename HalfTables<Format>::template Bytes<8>;
     uint32_t codes[4];
@@ -147,25 +148,23 @@ struct PackedUnit {
         codes[t] = (codes[t] & 0x03030303u) | (high & 0x04040404u);
       }
     }
-    uint2 dims[4];
+    uint2 dims[2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
-        const uint32_t mixed = pair_bytes(codes[2 * pair], codes[2 * pair + 1], half);
-        uint32_t low, high;
-        if constexpr (Format::kVBits == 4) {
-          low = lookup4<Low>(mixed);
-          high = lookup4<High>(mixed);
-        } else {
-          low = lookup3<Low>(mixed);
-          high = lookup3<High>(mixed);
-        }
-        dims[2 * half][pair] = pair_bytes(low, high, 0);
-        dims[2 * half + 1][pair] = pair_bytes(low, high, 1);
+    for (int pair = 0; pair < 2; ++pair) {
+      const uint32_t mixed = pair_bytes(codes[2 * pair], codes[2 * pair + 1], half);
+      uint32_t low, high;
+      if constexpr (Format::kVBits == 4) {
+        low = lookup4<Low>(mixed);
+        high = lookup4<High>(mixed);
+      } else {
+        low = lookup3<Low>(mixed);
+        high = lookup3<High>(mixed);
       }
+      dims[0][pair] = pair_bytes(low, high, 0);
+      dims[1][pair] = pair_bytes(low, high, 1);
     }
-    unit.store(shared.values[buffer], dims);
+    unit.store(shared.values[buffer], 2 * half, dims[0]);
+    unit.store(shared.values[buffer], 2 * half + 1, dims[1]);
   }
 };
 
