@@ -130,7 +130,7 @@ struct ChunkSource {
     weigh_power((pair == 0 ? power[s][i].xy : power[s][i].zw) - state.reference[i], s, i, pair, weights);
   }
   OCTAVE_MEMBER bool unsettled(int t, const PrefillWeights<Tile, Scalar>& weights) const {
-    return !seen_by_all(t) | any_large<Tile, Scalar>(weights);
+    return !seen_by_all(t) || any_large<Tile, Scalar>(weights);
   }
 
   OCTAVE_MEMBER void settle(int t, PrefillState<Tile>& state, PrefillWeights<Tile, Scalar>& weights) {
@@ -269,13 +269,17 @@ OCTAVE_DEVICE void prefill_chunk_mfma(const Scalar* q, const Scalar* k, const Sc
   for (int i = 0; i < Tile::kRowTiles; ++i) {
     const auto row = PrefillRow::of(request, lane_row + 16 * i, gqa_group, kv_head);
     source.limit[i] = row.token + 1;
-    if (!row.exists) continue;
     const Scalar* query = q + row.offset(request, q_token_stride, q_head_stride) + lane_index() / 16 * 8;
 #pragma unroll
-    for (int d = 0; d < Tile::kHeadSize / 32; ++d)
-      source.query[i][d] = *reinterpret_cast<const uint4*>(query + 32 * d);
-    merge_prefix(partials + row.offset(request, partial_token_stride, partial_head_stride), partial_split_stride,
-                 splits, i, state);
+    for (int d = 0; d < Tile::kHeadSize / 32; ++d) {
+      const uint4 dims = row.exists ? *reinterpret_cast<const uint4*>(query + 32 * d) : uint4{};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) source.query[i][d][e] = in_agpr(dims[e]);
+    }
+    if (row.exists) {
+      merge_prefix(partials + row.offset(request, partial_token_stride, partial_head_stride), partial_split_stride,
+                   splits, i, state);
+    }
   }
   attend<Tile, Scalar>(source, shared.values, state, (visible + Tile::kTokens - 1) / Tile::kTokens);
 

@@ -115,6 +115,13 @@ OCTAVE_DEVICE bool any_large(const PrefillWeights<Tile, Number>& weights) {
   return __builtin_amdgcn_ballot_w64((bits & 0x40004000u) != 0) != 0;
 }
 
+// Puts an operand of matrix instructions into an AGPR, for them to read it there: left alone, the compiler copies what
+// does not fit into the VGPRs back and forth.
+OCTAVE_DEVICE uint32_t in_agpr(uint32_t value) {
+  asm("" : "+a"(value));
+  return value;
+}
+
 // Dot products of 16 (fp16, bf16) dims or tokens.
 template <class Number>
 OCTAVE_DEVICE float4 mfma_16(uint2 a, uint2 b, float4 c) {
@@ -179,6 +186,7 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
   source.load_keys();
   source.store_keys(0);
   source.load_values();
+  keep_order();
   source.load_keys();
 #pragma unroll
   for (int j = 0; j < 4; ++j) ValueUnit<Tile>::of().store(values[1], j, uint2{});

@@ -57,8 +57,8 @@ struct PrefillQuery {
           high |= (static_cast<uint32_t>(upper) & 0xFFu) << (8 * d);
           low |= (static_cast<uint32_t>(code - upper * 128) & 0xFFu) << (8 * d);
         }
-        half[i][0][b][quad] = static_cast<int>(high);
-        half[i][1][b][quad] = static_cast<int>(low);
+        half[i][0][b][quad] = static_cast<int>(in_agpr(high));
+        half[i][1][b][quad] = static_cast<int>(in_agpr(low));
       }
     }
     scale[i] = used ? largest / kRange * unit : finite ? 0.0f : __builtin_nanf("");
@@ -186,8 +186,7 @@ struct PrefixSource {
     weights[0][s][i][pair] = bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(product.x, product.y));
   }
   OCTAVE_MEMBER bool unsettled(int t, const PrefillWeights<Tile, _Float16>& weights) const {
-    const bool partial = begin + (t + 1) * Tile::kTokens > end;
-    return partial | any_large<Tile, _Float16>(weights);
+    return begin + (t + 1) * Tile::kTokens > end || any_large<Tile, _Float16>(weights);
   }
 
   OCTAVE_MEMBER void settle(int t, PrefillState<Tile>& state, PrefillWeights<Tile, _Float16>& weights) {
