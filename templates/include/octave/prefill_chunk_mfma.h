@@ -43,7 +43,7 @@ struct ChunkSource {
   // of the tile in hand
   uint4 key[2] = {};
   float4 power[Tile::kSubtiles][Tile::kRowTiles] = {};
-  float4 p[Tile::kSubtiles][Tile::kRowTiles] = {};
+  float2 added[Tile::kRowTiles] = {};
 
   OCTAVE_MEMBER bool seen_by_all(int t) const { return (t + 1) * Tile::kTokens <= common; }
   static OCTAVE_MEMBER int key_token(int e) {
@@ -176,24 +176,25 @@ struct ChunkSource {
     }
   }
 
-  // 2^power, packed; p is what was packed, so that sums and outputs agree.
+  // 2^difference, packed; what was packed is added, so that sums and outputs agree.
   OCTAVE_MEMBER void weigh_power(float2 difference, int s, int i, int pair, PrefillWeights<Tile, Scalar>& weights) {
     const float first = exp2(difference.x);
     const float second = exp2(difference.y);
     if constexpr (__is_same(Scalar, _Float16)) {
       const half2 both = {static_cast<_Float16>(first), static_cast<_Float16>(second)};
       weights[0][s][i][pair] = bit_cast<uint32_t>(both);
-      p[s][i][2 * pair] = static_cast<float>(both[0]);
-      p[s][i][2 * pair + 1] = static_cast<float>(both[1]);
+      add({static_cast<float>(both[0]), static_cast<float>(both[1])}, s, i, pair);
     } else {
       const uint32_t upper[2] = {bit_cast<uint32_t>(first) & 0xFFFF0000u, bit_cast<uint32_t>(second) & 0xFFFF0000u};
       const float lower[2] = {first - bit_cast<float>(upper[0]), second - bit_cast<float>(upper[1])};
       weights[0][s][i][pair] = __builtin_amdgcn_perm(upper[1], upper[0], 0x07060302u);
       weights[1][s][i][pair] =
           __builtin_amdgcn_perm(bit_cast<uint32_t>(lower[1]), bit_cast<uint32_t>(lower[0]), 0x07060302u);
-      p[s][i][2 * pair] = first;
-      p[s][i][2 * pair + 1] = second;
+      add({first, second}, s, i, pair);
     }
+  }
+  OCTAVE_MEMBER void add(float2 p, int s, int i, int pair) {
+    added[i] = s == 0 && pair == 0 ? p : added[i] + p;
   }
 };
 
@@ -274,7 +275,7 @@ OCTAVE_DEVICE void prefill_chunk_mfma(const Scalar* q, const Scalar* k, const Sc
     for (int d = 0; d < Tile::kHeadSize / 32; ++d) {
       const uint4 dims = row.exists ? *reinterpret_cast<const uint4*>(query + 32 * d) : uint4{};
 #pragma unroll
-      for (int e = 0; e < 4; ++e) source.query[i][d][e] = in_agpr(dims[e]);
+      for (int e = 0; e < 4; ++e) source.query[i][d][e] = in_agpr<Tile>(dims[e]);
     }
     if (row.exists) {
       merge_prefix(partials + row.offset(request, partial_token_stride, partial_head_stride), partial_split_stride,

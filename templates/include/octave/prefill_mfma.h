@@ -83,7 +83,6 @@ struct PrefillState {
 #pragma unroll
     for (int n = 0; n < Tile::kOutTiles; ++n) out[i][n] *= rescale;
   }
-  OCTAVE_MEMBER void add(int i, const float4& p) { sum[i] += p.xy + p.zw; }
   // A row's sum, in all of its lanes.
   OCTAVE_MEMBER float total(int i) const {
     const float own = sum[i].x + sum[i].y;
@@ -117,8 +116,9 @@ OCTAVE_DEVICE bool any_large(const PrefillWeights<Tile, Number>& weights) {
 
 // Puts an operand of matrix instructions into an AGPR, for them to read it there: left alone, the compiler copies what
 // does not fit into the VGPRs back and forth.
+template <class Tile>
 OCTAVE_DEVICE uint32_t in_agpr(uint32_t value) {
-  asm("" : "+a"(value));
+  if constexpr (Tile::kHeadSize > 128) asm("" : "+a"(value));
   return value;
 }
 
@@ -176,9 +176,9 @@ OCTAVE_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 //   store_keys(b)                 what was loaded, into buffer b
 //   store_values(half, b)         dims 2·half and 2·half + 1 of each quad
 //   start_scores(b)               of the tile in buffer b; then kScoreSteps times score(step, b)
-//   weigh(s, i, pair, …)          weights of two tokens of a subtile and row tile
+//   weigh(s, i, pair, …)          weights of two tokens of a subtile and row tile; `added` are their sums
 //   unsettled(t, weights)         whether they are not yet right
-//   settle(t, state, weights)     makes them and p so: references and masks
+//   settle(t, state, weights)     makes them and `added` so: references and masks
 //   check_values(t, b, state)     once V of tile t is in buffer b, and its weights are in the sums
 template <class Tile, class Number, class Source>
 OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], PrefillState<Tile>& state, int tiles) {
@@ -222,10 +222,7 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
     if (unsettled) source.settle(t, state, next);
     __builtin_memcpy(weights, next, sizeof(weights));
 #pragma unroll
-    for (int i = 0; i < Tile::kRowTiles; ++i) {
-#pragma unroll
-      for (int s = 0; s < Tile::kSubtiles; ++s) state.add(i, source.p[s][i]);
-    }
+    for (int i = 0; i < Tile::kRowTiles; ++i) state.sum[i] += source.added[i];
     workgroup_barrier();
   }
   auto reader = ValueReader<Tile, Number>::of(values[(tiles - 1) % 2]);

@@ -57,8 +57,8 @@ struct PrefillQuery {
           high |= (static_cast<uint32_t>(upper) & 0xFFu) << (8 * d);
           low |= (static_cast<uint32_t>(code - upper * 128) & 0xFFu) << (8 * d);
         }
-        half[i][0][b][quad] = static_cast<int>(in_agpr(high));
-        half[i][1][b][quad] = static_cast<int>(in_agpr(low));
+        half[i][0][b][quad] = static_cast<int>(in_agpr<Tile>(high));
+        half[i][1][b][quad] = static_cast<int>(in_agpr<Tile>(low));
       }
     }
     scale[i] = used ? largest / kRange * unit : finite ? 0.0f : __builtin_nanf("");
@@ -96,9 +96,9 @@ struct PrefixSource {
   // of the tile in hand
   int4 keys[2] = {};
   float4 scale[2] = {};
-  int4 sums[2][Tile::kRowTiles][2] = {};
+  int4 sums[Tile::kRowTiles][2] = {};
   float4 scores[Tile::kSubtiles][Tile::kRowTiles] = {};
-  float4 p[Tile::kSubtiles][Tile::kRowTiles] = {};
+  float2 added[Tile::kRowTiles] = {};
   float4 value_scale[Tile::kSubtiles] = {};
 
   OCTAVE_MEMBER void start() {
@@ -135,53 +135,49 @@ struct PrefixSource {
     return *reinterpret_cast<const float4*>(&shared.scales[buffer][block][16 * s + lane_index() / 16 * 4]);
   }
   OCTAVE_MEMBER void start_scores(int buffer) { read(0, buffer); }
-  // 64 dims of a subtile; what the dims before them gave is put to its scale beside it.
+  // 64 dims of a subtile
   OCTAVE_MEMBER void score(int step, int buffer) {
     const int s = step / kBlocks;
     const int b = step % kBlocks;
     read(step + 1, buffer);
     if (b % kBlocksOfScale == 0) scale[b / kBlocksOfScale % 2] = scale_of(s, b / kBlocksOfScale, buffer);
     if (b == kBlocks - 1) value_scale[s] = scale_of(s, Format::kKBlocks, buffer);
-    int4 (&own)[Tile::kRowTiles][2] = sums[step / kBlocksOfScale % 2];
     const int4 key = keys[step % 2];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int i = 0; i < Tile::kRowTiles; ++i) {
 #pragma unroll
-      for (int i = 0; i < Tile::kRowTiles; ++i)
-        own[i][h] = mfma_i8(key[0], key[1], query.half[i][h][b][0], query.half[i][h][b][1],
-                            b % kBlocksOfScale == 0 ? float_bits : own[i][h]);
-    }
+      for (int h = 0; h < 2; ++h) {
+        const int4 before = b % kBlocksOfScale == 0 ? float_bits : sums[i][h];
+        sums[i][h] = mfma_i8(key[0], key[1], query.half[i][h][b][0], query.half[i][h][b][1], before);
+      }
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int i = 0; i < Tile::kRowTiles; ++i)
-        own[i][h] = mfma_i8(key[2], key[3], query.half[i][h][b][2], query.half[i][h][b][3], own[i][h]);
-    }
-    if (step > 0 && step % kBlocksOfScale == 0) {
-#pragma unroll
-      for (int i = 0; i < Tile::kRowTiles; ++i) rescale(step / kBlocksOfScale - 1, i);
+      for (int h = 0; h < 2; ++h)
+        sums[i][h] = mfma_i8(key[2], key[3], query.half[i][h][b][2], query.half[i][h][b][3], sums[i][h]);
+      // Beside them, the sums that the row tile before this one has complete.
+      const int done = i == 0 ? step : step + 1;
+      if (done > 0 && done % kBlocksOfScale == 0)
+        rescale(done / kBlocksOfScale - 1, (i + Tile::kRowTiles - 1) % Tile::kRowTiles);
     }
   }
   // Adds the dims of one scale of K.
   OCTAVE_MEMBER void rescale(int run, int i) {
     constexpr int kRuns = Format::kKBlocks;
-    const int4 (&own)[2] = sums[run % 2][i];
     // 128·high - offset, which is exact
-    const float4 high = bit_cast<float4>(own[0]) - (kFloatOffset + kFloatOffset / 128.0f);
-    const float4 sum = __builtin_elementwise_fma(high, float4(128.0f), bit_cast<float4>(own[1]));
+    const float4 high = bit_cast<float4>(sums[i][0]) - (kFloatOffset + kFloatOffset / 128.0f);
+    const float4 sum = __builtin_elementwise_fma(high, float4(128.0f), bit_cast<float4>(sums[i][1]));
     float4& score = scores[run / kRuns][i];
     score = run % kRuns == 0 ? scale[run % kRuns % 2] * sum
                              : __builtin_elementwise_fma(scale[run % kRuns % 2], sum, score);
   }
   OCTAVE_MEMBER void weigh(int s, int i, int pair, const PrefillState<Tile>& state,
                            PrefillWeights<Tile, _Float16>& weights) {
-    if (s == Tile::kSubtiles - 1 && pair == 0) rescale(kScoreSteps / kBlocksOfScale - 1, i);
+    if (s == Tile::kSubtiles - 1 && i == Tile::kRowTiles - 1 && pair == 0)
+      rescale(kScoreSteps / kBlocksOfScale - 1, i);
     // Rounded before the reference, which was rounded alike, is taken off: no difference of large ones overflows.
     const float2 both = pair == 0 ? scores[s][i].xy : scores[s][i].zw;
     const float2 power = both * query.scale[i] - state.reference[i];
     const float2 result = {exp2(power.x), exp2(power.y)};
-    p[s][i][2 * pair] = result.x;
-    p[s][i][2 * pair + 1] = result.y;
+    added[i] = s == 0 && pair == 0 ? result : added[i] + result;
     const float2 product = result * (pair == 0 ? value_scale[s].xy : value_scale[s].zw);
     weights[0][s][i][pair] = bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(product.x, product.y));
   }
@@ -207,14 +203,16 @@ struct PrefixSource {
       largest = __builtin_fmaxf(largest, lane_xor<16>(largest));
       largest = __builtin_fmaxf(largest, lane_xor<32>(largest));
       state.raise(i, largest + kHeadroom);
+      added[i] = {};
 #pragma unroll
       for (int s = 0; s < Tile::kSubtiles; ++s) {
         float4 product;
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
           const bool seen = first + 16 * s + r < end;
-          p[s][i][r] = seen ? exp2(power[s][r] - state.reference[i]) : 0.0f;
-          product[r] = seen ? p[s][i][r] * value_scale[s][r] : 0.0f;
+          const float p = exp2(power[s][r] - state.reference[i]);
+          added[i][r % 2] += seen ? p : 0.0f;
+          product[r] = seen ? p * value_scale[s][r] : 0.0f;
         }
         weights[0][s][i][0] = bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(product[0], product[1]));
         weights[0][s][i][1] = bit_cast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(product[2], product[3]));
