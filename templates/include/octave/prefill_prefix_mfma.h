@@ -70,6 +70,9 @@ struct PrefillQuery {
 inline constexpr int kFloatBits = 0x4B400000;
 inline constexpr float kFloatOffset = 12582912.0f;
 
+// Weights are cut off to fp16, which takes 2⁻¹⁰ · 0.25/ln 2 of them on average.
+inline constexpr float kTruncation = 1.0f + 0x1p-10f * 0.36067376f;
+
 template <class Format, class Tile>
 struct PrefixSource {
   static constexpr int kBlocks = Tile::kHeadSize / 64;
@@ -269,6 +272,10 @@ OCTAVE_DEVICE void prefill_prefix_mfma(const Scalar* q, const uint8_t* cache, co
     const auto row = PrefillRow::of(request, lane_row + 16 * i, gqa_group, kv_head);
     const float total = state.total(i);
     if (!row.exists) continue;
+    // The reference may lie above all scores. The partial's maximum does not: the chunk's weights are measured by it.
+    const int exponent = min(__builtin_amdgcn_frexp_expf(total) - 1, 0);
+    const float maximum = state.reference[i] + static_cast<float>(exponent);
+    const float rescale = maximum == state.reference[i] ? 1.0f : exp2(state.reference[i] - maximum);
     float* partial =
         partials + row.offset(request, partial_token_stride, partial_head_stride) + split * partial_split_stride;
 #pragma unroll
@@ -276,13 +283,13 @@ OCTAVE_DEVICE void prefill_prefix_mfma(const Scalar* q, const uint8_t* cache, co
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         // V stands for LUT[code] · scale / kLutOne
-        const float4 dims = state.dims(i, m, r) * (1.0f / Format::kLutOne);
+        const float4 dims = state.dims(i, m, r) * (rescale * (kTruncation / Format::kLutOne));
         __builtin_memcpy(partial + PrefillState<Tile>::first_dim(m, r), &dims, sizeof(dims));
       }
     }
     if (lane_index() < 16) {
-      partial[Tile::kHeadSize] = state.reference[i];
-      partial[Tile::kHeadSize + 1] = total;
+      partial[Tile::kHeadSize] = maximum;
+      partial[Tile::kHeadSize + 1] = total * rescale;
     }
   }
 }
