@@ -46,9 +46,7 @@ struct ChunkSource {
   float2 added[Tile::kRowTiles] = {};
 
   OCTAVE_MEMBER bool seen_by_all(int t) const { return (t + 1) * Tile::kTokens <= common; }
-  static OCTAVE_MEMBER int key_token(int e) {
-    return (thread_index() + e * Tile::kThreads) / (Tile::kHeadSize / 8);
-  }
+  static OCTAVE_MEMBER int key_token(int e) { return (thread_index() + e * Tile::kThreads) / (Tile::kHeadSize / 8); }
   static OCTAVE_MEMBER int key_chunk() { return thread_index() % (Tile::kHeadSize / 8); }
 
   OCTAVE_MEMBER void load_keys() {
@@ -193,9 +191,7 @@ struct ChunkSource {
       add({first, second}, s, i, pair);
     }
   }
-  OCTAVE_MEMBER void add(float2 p, int s, int i, int pair) {
-    added[i] = s == 0 && pair == 0 ? p : added[i] + p;
-  }
+  OCTAVE_MEMBER void add(float2 p, int s, int i, int pair) { added[i] = s == 0 && pair == 0 ? p : added[i] + p; }
 };
 
 // The state of row i after the prefix: its splits' partials, merged.

@@ -1,7 +1,8 @@
 // What both kernels of prefill's mfma tier share: tiles, the softmax of a wave's rows, P·V, and the pipeline.
 //
 // A workgroup takes 16·kRowTiles query rows for each wave, and tiles of kTokens tokens that all of its waves read from
-// LDS. Scores S = K·Qᵀ have the row in lane % 16 and tokens 4·(lane/16) + r of a subtile of 16; Oᵀ = Vᵀ·Pᵀ takes P just so.
+// LDS. Scores S = K·Qᵀ have the row in lane % 16 and tokens 4·(lane/16) + r of a subtile of 16; Oᵀ = Vᵀ·Pᵀ takes P just
+// so.
 #pragma once
 
 #include "octave/device.h"
@@ -94,8 +95,8 @@ struct PrefillState {
 // The references are raised to this far above the largest weight, so that they need not be again for a while.
 inline constexpr float kHeadroom = 8.0f;
 
-// Weights of one tile, packed: tokens 4·(lane/16) + 0…3 of each subtile. A bf16 has too few bits for one: what it leaves
-// over is a second one.
+// Weights of one tile, packed: tokens 4·(lane/16) + 0…3 of each subtile. A bf16 has too few bits for one: what it
+// leaves over is a second one.
 template <class Number>
 inline constexpr int kWeightParts = __is_same(Number, _Float16) ? 1 : 2;
 

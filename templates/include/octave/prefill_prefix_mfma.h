@@ -143,7 +143,7 @@ struct PrefixSource {
     const int s = step / kBlocks;
     const int b = step % kBlocks;
     read(step + 1, buffer);
-    if (b % kBlocksOfScale == 0) scale[b / kBlocksOfScale % 2] = scale_of(s, b / kBlocksOfScale, buffer);
+    if (b % kBlocksOfScale == 0) scale[step / kBlocksOfScale % 2] = scale_of(s, b / kBlocksOfScale, buffer);
     if (b == kBlocks - 1) value_scale[s] = scale_of(s, Format::kKBlocks, buffer);
     const int4 key = keys[step % 2];
 #pragma unroll
@@ -169,13 +169,11 @@ struct PrefixSource {
     const float4 high = bit_cast<float4>(sums[i][0]) - (kFloatOffset + kFloatOffset / 128.0f);
     const float4 sum = __builtin_elementwise_fma(high, float4(128.0f), bit_cast<float4>(sums[i][1]));
     float4& score = scores[run / kRuns][i];
-    score = run % kRuns == 0 ? scale[run % kRuns % 2] * sum
-                             : __builtin_elementwise_fma(scale[run % kRuns % 2], sum, score);
+    score = run % kRuns == 0 ? scale[run % 2] * sum : __builtin_elementwise_fma(scale[run % 2], sum, score);
   }
   OCTAVE_MEMBER void weigh(int s, int i, int pair, const PrefillState<Tile>& state,
                            PrefillWeights<Tile, _Float16>& weights) {
-    if (s == Tile::kSubtiles - 1 && i == Tile::kRowTiles - 1 && pair == 0)
-      rescale(kScoreSteps / kBlocksOfScale - 1, i);
+    if (s == Tile::kSubtiles - 1 && i == Tile::kRowTiles - 1 && pair == 0) rescale(kScoreSteps / kBlocksOfScale - 1, i);
     // Rounded before the reference, which was rounded alike, is taken off: no difference of large ones overflows.
     const float2 both = pair == 0 ? scores[s][i].xy : scores[s][i].zw;
     const float2 power = both * query.scale[i] - state.reference[i];

@@ -126,8 +126,7 @@ struct PackedUnit {
     int4 quads;
     if (block < kRotaryBlocks) {
 #pragma unroll
-      for (int quad = 0; quad < 4; ++quad)
-        quads[quad] = lookup4<Format>(nibble_codes(key_words[quad / 2], quad % 2));
+      for (int quad = 0; quad < 4; ++quad) quads[quad] = lookup4<Format>(nibble_codes(key_words[quad / 2], quad % 2));
     } else {
 #pragma unroll
       for (int quad = 0; quad < 4; ++quad)
