@@ -67,14 +67,14 @@ struct ChunkSource {
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       const int own = 16 * unit_of_lane.subtile + 4 * unit_of_lane.group + t;
-      const int64_t token = min((loaded - 1) * Tile::kTokens + own, visible - 1);
+      const int64_t token = min((loaded - 2) * Tile::kTokens + own, visible - 1);
       value_words[t] = *reinterpret_cast<const uint2*>(values + token * value_stride + 4 * unit_of_lane.quad);
     }
   }
-  // The tile is the one before that of the last load.
+  // The tile is the third last of those whose K was loaded.
   OCTAVE_MEMBER void store_values(int half, int buffer) {
     const auto unit_of_lane = ValueUnit<Tile>::of();
-    if (half == 0 && !seen_by_all(loaded - 2)) {
+    if (half == 0 && !seen_by_all(loaded - 3)) {
 #pragma unroll
       for (int t = 0; t < 4; ++t) {
         bool fit = true;

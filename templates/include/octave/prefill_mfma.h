@@ -136,30 +136,32 @@ OCTAVE_DEVICE float4 mfma_16(uint2 a, uint2 b, float4 c) {
 // P·V of a tile, one tile of 16 dims after the other.
 template <class Tile, class Number>
 struct ValueReader {
+  // Reads run so far ahead of the matrix instructions that LDS has time for them.
+  static constexpr int kAhead = 4 / Tile::kSubtiles;
   const uint2* lane;
-  uint2 operands[3][Tile::kSubtiles];
+  uint2 operands[kAhead + 1][Tile::kSubtiles];
 
   static OCTAVE_MEMBER ValueReader of(const ValueBuffer<Tile>& values) {
     ValueReader self;
     self.lane = &values[lane_index() / 16][lane_index() % 16];
-    self.read(0);
-    self.read(1);
+#pragma unroll
+    for (int n = 0; n < kAhead; ++n) self.read(n);
     return self;
   }
   OCTAVE_MEMBER void read(int n) {
     if (n >= Tile::kOutTiles) return;
 #pragma unroll
-    for (int s = 0; s < Tile::kSubtiles; ++s) operands[n % 3][s] = lane[4 * s * Tile::kHeadSize + 16 * n];
+    for (int s = 0; s < Tile::kSubtiles; ++s) operands[n % (kAhead + 1)][s] = lane[4 * s * Tile::kHeadSize + 16 * n];
   }
   OCTAVE_MEMBER void accumulate(int n, const PrefillWeights<Tile, Number>& weights, PrefillState<Tile>& state) {
-    read(n + 2);
+    read(n + kAhead);
 #pragma unroll
     for (int s = 0; s < Tile::kSubtiles; ++s) {
 #pragma unroll
       for (int part = 0; part < kWeightParts<Number>; ++part) {
 #pragma unroll
         for (int i = 0; i < Tile::kRowTiles; ++i)
-          state.out[i][n] = mfma_16<Number>(operands[n % 3][s], weights[part][s][i], state.out[i][n]);
+          state.out[i][n] = mfma_16<Number>(operands[n % (kAhead + 1)][s], weights[part][s][i], state.out[i][n]);
       }
     }
   }
@@ -169,11 +171,12 @@ struct ValueReader {
 // vector arithmetic.
 OCTAVE_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 
-// The pipeline over a workgroup's tiles. V of tile t is unpacked while the tile is scored, and its weights are made
-// while P·V of tile t-1 runs; then K of tile t+1 is unpacked. What comes after them is on its way from memory.
-// Source brings in tiles and scores them:
+// The pipeline over a workgroup's tiles. While tile t is scored, its V and K of tile t+1 are unpacked to LDS; while P·V
+// of tile t-1 runs, its weights are made. What comes after them is on its way from memory. Nothing but the operands of
+// its first matrix instructions is waited for after a barrier, and beside them there is K to unpack. Source brings in
+// tiles and scores them:
 //   load_keys()                   from memory, of the next tile of each call; behind the last one, of any that exists
-//   load_values()                 of the tile whose keys were loaded last
+//   load_values()                 of the tile before the one whose keys were loaded last
 //   store_keys(b)                 what was loaded, into buffer b
 //   store_values(half, b)         dims 2·half and 2·half + 1 of each quad
 //   start_scores(b)               of the tile in buffer b; then kScoreSteps times score(step, b)
@@ -186,25 +189,32 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
   PrefillWeights<Tile, Number> weights = {};
   source.load_keys();
   source.store_keys(0);
-  source.load_values();
-  keep_order();
   source.load_keys();
+  keep_order();
+  source.load_values();
 #pragma unroll
   for (int j = 0; j < 4; ++j) ValueUnit<Tile>::of().store(values[1], j, uint2{});
   workgroup_barrier();
   for (int t = 0; t < tiles; ++t) {
     const int buffer = t % 2;
-    PrefillWeights<Tile, Number> next;
     source.start_scores(buffer);
+    keep_order();
+    source.store_keys(1 - buffer);
+    source.load_keys();
+    keep_order();
+    source.store_values(0, buffer);
+    ValueReader<Tile, Number> reader;
 #pragma unroll
     for (int step = 0; step < Source::kScoreSteps; ++step) {
       keep_order();
+      if (step == Source::kScoreSteps - 1) reader = ValueReader<Tile, Number>::of(values[1 - buffer]);
       source.score(step, buffer);
-      if (step == Source::kScoreSteps / 4) source.store_values(0, buffer);
-      if (step == Source::kScoreSteps / 2) source.store_values(1, buffer);
+      if (step == Source::kScoreSteps / 4) {
+        source.store_values(1, buffer);
+        source.load_values();
+      }
     }
-    source.load_values();
-    auto reader = ValueReader<Tile, Number>::of(values[1 - buffer]);
+    PrefillWeights<Tile, Number> next;
     constexpr int kPairs = Tile::kSubtiles * Tile::kRowTiles * 2;
 #pragma unroll
     for (int n = 0; n < Tile::kOutTiles; ++n) {
@@ -216,11 +226,8 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
       }
     }
     keep_order();
-    const bool unsettled = source.unsettled(t, next);
-    source.store_keys(1 - buffer);
-    source.load_keys();
     source.check_values(t - 1, 1 - buffer, state);
-    if (unsettled) source.settle(t, state, next);
+    if (source.unsettled(t, next)) source.settle(t, state, next);
     __builtin_memcpy(weights, next, sizeof(weights));
 #pragma unroll
     for (int i = 0; i < Tile::kRowTiles; ++i) state.sum[i] += source.added[i];

@@ -94,7 +94,8 @@ struct PrefixSource {
   int page = 0;
   int row = 0;
   int block = 0;
-  const uint8_t* base = nullptr;
+  const uint8_t* key_base = nullptr;
+  const uint8_t* value_base = nullptr;
   int4 float_bits = int4(kFloatBits);
   // of the tile in hand
   int4 keys[2] = {};
@@ -112,8 +113,9 @@ struct PrefixSource {
     block = blocks[page];
   }
   OCTAVE_MEMBER void load_keys() {
-    base = head_cache + block * block_stride + static_cast<int64_t>(row) * packed.row_stride;
-    packed.load_keys(base);
+    value_base = key_base;
+    key_base = head_cache + block * block_stride + static_cast<int64_t>(row) * packed.row_stride;
+    packed.load_keys(key_base);
     if (token + Tile::kTokens < end) {
       token += Tile::kTokens;
       row += Tile::kTokens;
@@ -124,7 +126,7 @@ struct PrefixSource {
     }
     block = blocks[page];
   }
-  OCTAVE_MEMBER void load_values() { packed.load_values(base); }
+  OCTAVE_MEMBER void load_values() { packed.load_values(value_base); }
   OCTAVE_MEMBER void store_keys(int buffer) { packed.store_keys(shared, buffer); }
   OCTAVE_MEMBER void store_values(int half, int buffer) { packed.store_values(shared, half, buffer); }
 
@@ -137,13 +139,15 @@ struct PrefixSource {
   OCTAVE_MEMBER float4 scale_of(int s, int block, int buffer) const {
     return *reinterpret_cast<const float4*>(&shared.scales[buffer][block][16 * s + lane_index() / 16 * 4]);
   }
-  OCTAVE_MEMBER void start_scores(int buffer) { read(0, buffer); }
+  OCTAVE_MEMBER void start_scores(int buffer) {
+    read(0, buffer);
+    scale[0] = scale_of(0, 0, buffer);
+  }
   // 64 dims of a subtile
   OCTAVE_MEMBER void score(int step, int buffer) {
     const int s = step / kBlocks;
     const int b = step % kBlocks;
     read(step + 1, buffer);
-    if (b % kBlocksOfScale == 0) scale[step / kBlocksOfScale % 2] = scale_of(s, b / kBlocksOfScale, buffer);
     if (b == kBlocks - 1) value_scale[s] = scale_of(s, Format::kKBlocks, buffer);
     const int4 key = keys[step % 2];
 #pragma unroll
@@ -160,6 +164,9 @@ struct PrefixSource {
       const int done = i == 0 ? step : step + 1;
       if (done > 0 && done % kBlocksOfScale == 0)
         rescale(done / kBlocksOfScale - 1, (i + Tile::kRowTiles - 1) % Tile::kRowTiles);
+      const int run = step / kBlocksOfScale + 1;
+      if (i == 0 && b % kBlocksOfScale == 0 && step + kBlocksOfScale < kScoreSteps)
+        scale[run % 2] = scale_of(run / Format::kKBlocks, run % Format::kKBlocks, buffer);
     }
   }
   // Adds the dims of one scale of K.
