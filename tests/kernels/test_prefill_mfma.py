@@ -7,52 +7,41 @@ from dataclasses import replace
 
 import pytest
 
-from octave_gen import plan, spec
 from octave_gen.arch import ARCHS
 from octave_gen.build import pipeline
+from octave_gen.formats.octave.family import OCTAVE
 from octave_gen.kernels import KINDS, prefill, prefill_mfma
+from octave_gen.kernels.base import SCALARS, Shape
+from octave_gen.plan import Variant
+from octave_gen.spec.model import Budget
 from octave_gen.verify import checks
 from octave_gen.verify.built import read
 from octave_gen.verify.cases import QUICK
 from octave_gen.verify.operators import Interpreted
 from octave_gen.verify.subject import Subject
 
-SPEC = """\
-edition = 1
-family = "octave"
-cache_dtypes = ["octave_k3v3_compact", "octave_k3v3", "octave_k3v4"]
-head_size = {head}
-rotary_dims = 64
-gqa_groups = [6]
-query_groups = [1]
-query_dtypes = ["fp16", "bf16"]
-archs = ["gfx942"]
-"""
-
-BUDGET = """
-[[budget]]
-arch = "gfx942"
-kernel = "{kernel}"
-vgprs = {vgprs}
-agprs = {agprs}
-sgprs = 108
-lds_bytes = 65536
-occupancy = {occupancy}
-"""
+PREFIX = replace(prefill.PREFIX, tiers=(prefill_mfma.prefix_tier(prefill.PREFIX_ARGUMENTS),))
+CHUNK = replace(prefill.CHUNK, tiers=(prefill_mfma.chunk_tier(prefill.CHUNK_ARGUMENTS),))
 
 BUDGETS = {
-    128: (("prefill_prefix", 256, 0, 2), ("prefill_chunk", 208, 0, 1)),
-    256: (("prefill_prefix", 320, 64, 1), ("prefill_chunk", 304, 64, 1)),
+    (PREFIX.name, 128): Budget(256, 0, 108, 27 * 1024, 2),
+    (PREFIX.name, 256): Budget(320, 64, 108, 27 * 1024, 1),
+    (CHUNK.name, 128): Budget(208, 0, 108, 33 * 1024, 1),
+    (CHUNK.name, 256): Budget(304, 64, 108, 33 * 1024, 1),
 }
 
 
-def _spec(head: int) -> str:
-    rows = [(kernel, 64, 0, 1) for kernel in ("store", "rotate", "reduce")]
-    rows += [("decode", 320, 64, 1), *BUDGETS[head]]
-    return SPEC.format(head=head) + "".join(
-        BUDGET.format(kernel=kernel, vgprs=vgprs, agprs=agprs, occupancy=occupancy)
-        for kernel, vgprs, agprs, occupancy in rows
-    )
+def _variants(head: int) -> list[Variant]:
+    shapes = [(CHUNK, Shape(OCTAVE.name, head, scalar)) for scalar in SCALARS.values()]
+    for dtype in OCTAVE.cache_dtypes:
+        shapes += [
+            (PREFIX, Shape(OCTAVE.name, head, scalar, cache_dtype=dtype.name, rotary_dims=64))
+            for scalar in SCALARS.values()
+        ]
+    return [
+        Variant(kind, shape, kind.tiers[0], ARCHS["gfx942"], BUDGETS[kind.name, head], ("test",))
+        for kind, shape in shapes
+    ]
 
 
 Built = tuple[list[Subject], Interpreted]
@@ -60,23 +49,16 @@ Built = tuple[list[Subject], Interpreted]
 
 @pytest.fixture(scope="module", params=[128, 256])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    """The mfma variants of a head size, on a chip that offers the tier; the build holds them to the budgets above."""
+    """The variants of a head size, on a chip that offers the tier; the build holds them to the budgets above."""
     folder = tmp_path_factory.mktemp("mfma")
-    file = folder / "mfma.toml"
-    file.write_text(_spec(request.param))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OCTAVE_CACHE_DIR", str(folder / "cache"))
         patch.setitem(ARCHS, "gfx942", replace(ARCHS["gfx942"], tiers=("portable", "mfma")))
-        for kind, tier in (
-            (prefill.PREFIX, prefill_mfma.prefix_tier(prefill.PREFIX_ARGUMENTS)),
-            (prefill.CHUNK, prefill_mfma.chunk_tier(prefill.CHUNK_ARGUMENTS)),
-        ):
-            patch.setitem(KINDS, kind.name, replace(kind, tiers=(tier,)))
-        planned = plan.variants([spec.load(file)])
-        chosen = [variant for variant in planned if variant.kind.op == "prefill"]
-        pipeline.build(chosen, out=folder / "out", progress=lambda line: None)
+        for kind in (PREFIX, CHUNK):
+            patch.setitem(KINDS, kind.name, kind)
+        pipeline.build(_variants(request.param), out=folder / "out", progress=lambda line: None)
         library = read(folder / "out", "gfx942")
-        yield library.subjects, Interpreted(library.code_objects)
+        yield list(library.subjects), Interpreted(library.code_objects)
 
 
 def test_quick_cases(built: Built) -> None:
