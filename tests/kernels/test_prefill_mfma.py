@@ -25,7 +25,7 @@ CHUNK = replace(prefill.CHUNK, tiers=(prefill_mfma.chunk_tier(prefill.CHUNK_ARGU
 
 BUDGETS = {
     (PREFIX.name, 128): Budget(256, 0, 108, 27 * 1024, 2),
-    (PREFIX.name, 256): Budget(320, 64, 108, 27 * 1024, 1),
+    (PREFIX.name, 256): Budget(328, 72, 108, 27 * 1024, 1),
     (CHUNK.name, 128): Budget(208, 0, 108, 33 * 1024, 1),
     (CHUNK.name, 256): Budget(304, 64, 108, 33 * 1024, 1),
 }
