@@ -48,6 +48,8 @@ struct ChunkSource {
   static OCTAVE_MEMBER int key_token(int e) { return (thread_index() + e * Tile::kThreads) / (Tile::kHeadSize / 8); }
   static OCTAVE_MEMBER int key_chunk() { return thread_index() % (Tile::kHeadSize / 8); }
 
+  OCTAVE_MEMBER void look_ahead() {}
+  OCTAVE_MEMBER void unpack_values(int) {}
   OCTAVE_MEMBER void load_keys() {
 #pragma unroll
     for (int e = 0; e < kKeyLoads; ++e) {

@@ -175,10 +175,12 @@ OCTAVE_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 // of tile t-1 runs, its weights are made. What comes after them is on its way from memory. Nothing but the operands of
 // its first matrix instructions is waited for after a barrier, and beside them there is K to unpack. Source brings in
 // tiles and scores them:
-//   load_keys()                   from memory, of the next tile of each call; behind the last one, of any that exists
+//   look_ahead()                  where the next tile is; behind the last one, any that exists
+//   load_keys()                   of it, from memory
 //   load_values()                 of the tile before the one whose keys were loaded last
 //   store_keys(b)                 what was loaded, into buffer b
-//   store_values(half, b)         dims 2·half and 2·half + 1 of each quad
+//   unpack_values(half)           dims 2·half and 2·half + 1 of each quad
+//   store_values(half, b)         the same, into buffer b
 //   start_scores(b)               of the tile in buffer b; then kScoreSteps times score(step, b)
 //   weigh(s, i, pair, …)          weights of two tokens of a subtile and row tile; `added` are their sums
 //   unsettled(t, weights)         whether they are not yet right
@@ -189,6 +191,7 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
   PrefillWeights<Tile, Number> weights = {};
   source.load_keys();
   source.store_keys(0);
+  source.look_ahead();
   source.load_keys();
   keep_order();
   source.load_values();
@@ -199,7 +202,10 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
     const int buffer = t % 2;
     source.start_scores(buffer);
     keep_order();
+    source.look_ahead();
     source.store_keys(1 - buffer);
+    source.unpack_values(0);
+    keep_order();
     source.load_keys();
     keep_order();
     source.store_values(0, buffer);
@@ -210,6 +216,7 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
       if (step == Source::kScoreSteps - 1) reader = ValueReader<Tile, Number>::of(values[1 - buffer]);
       source.score(step, buffer);
       if (step == Source::kScoreSteps / 4) {
+        source.unpack_values(1);
         source.store_values(1, buffer);
         source.load_values();
       }

@@ -36,6 +36,7 @@ struct PrefixSource {
   const uint8_t* value_base = nullptr;
   int4 float_bits = int4(kFloatBits);
   // of the tile in hand
+  uint2 dims[2] = {};
   int4 keys[2] = {};
   float4 scale[2] = {};
   int4 sums[Tile::kRowTiles][2] = {};
@@ -50,10 +51,7 @@ struct PrefixSource {
     row = token - page * block_size;
     block = blocks[page];
   }
-  OCTAVE_MEMBER void load_keys() {
-    value_base = key_base;
-    key_base = head_cache + block * block_stride + static_cast<int64_t>(row) * packed.row_stride;
-    packed.load_keys(key_base);
+  OCTAVE_MEMBER void look_ahead() {
     if (token + Tile::kTokens < end) {
       token += Tile::kTokens;
       row += Tile::kTokens;
@@ -64,9 +62,18 @@ struct PrefixSource {
     }
     block = blocks[page];
   }
+  OCTAVE_MEMBER void load_keys() {
+    value_base = key_base;
+    key_base = head_cache + block * block_stride + static_cast<int64_t>(row) * packed.row_stride;
+    packed.load_keys(key_base);
+  }
   OCTAVE_MEMBER void load_values() { packed.load_values(value_base); }
   OCTAVE_MEMBER void store_keys(int buffer) { packed.store_keys(shared, buffer); }
-  OCTAVE_MEMBER void store_values(int half, int buffer) { packed.store_values(shared, half, buffer); }
+  OCTAVE_MEMBER void unpack_values(int half) { packed.unpack_values(half, dims); }
+  OCTAVE_MEMBER void store_values(int half, int buffer) {
+    packed.unit.store(shared.values[buffer], 2 * half, dims[0]);
+    packed.unit.store(shared.values[buffer], 2 * half + 1, dims[1]);
+  }
 
   OCTAVE_MEMBER void read(int step, int buffer) {
     if (step >= kScoreSteps) return;

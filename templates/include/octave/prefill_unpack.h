@@ -135,7 +135,7 @@ struct PackedUnit {
     shared.keys[buffer][token][(4 * block + group) ^ (token % 8)] = quads;
   }
   // dims 2·half and 2·half + 1 of the quad
-  OCTAVE_MEMBER void store_values(PrefillShared<Format, Tile>& shared, int half, int buffer) const {
+  OCTAVE_MEMBER void unpack_values(int half, uint2 (&dims)[2]) const {
     using Low = typename HalfTables<Format>::template Bytes<0>;
     using High = typename HalfTables<Format>::template Bytes<8>;
     uint32_t codes[4];
@@ -147,7 +147,6 @@ struct PackedUnit {
         codes[t] = (codes[t] & 0x03030303u) | (high & 0x04040404u);
       }
     }
-    uint2 dims[2];
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {
       const uint32_t mixed = pair_bytes(codes[2 * pair], codes[2 * pair + 1], half);
@@ -162,8 +161,6 @@ struct PackedUnit {
       dims[0][pair] = pair_bytes(low, high, 0);
       dims[1][pair] = pair_bytes(low, high, 1);
     }
-    unit.store(shared.values[buffer], 2 * half, dims[0]);
-    unit.store(shared.values[buffer], 2 * half + 1, dims[1]);
   }
 };
 
