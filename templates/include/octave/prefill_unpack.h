@@ -1,0 +1,170 @@
+// Packed slots to LDS for prefill's mfma tier: K as int8, V as fp16, scales as fp32. Each thread unpacks 16 dims of a
+// token of K and 4 dims of four tokens of V.
+#pragma once
+
+#include "octave/mfma_tile.h"
+#include "octave/prefill_mfma.h"
+
+namespace octave {
+
+// The codebooks as fp16, low and high bytes apart.
+template <class Format>
+struct HalfTables {
+  static OCTAVE_MEMBER constexpr unsigned half_bits(int value) {
+    const unsigned size = static_cast<unsigned>(value < 0 ? -value : value);
+    unsigned exponent = 0;
+    while (size >> (exponent + 1) != 0) ++exponent;
+    return (value < 0 ? 0x8000u : 0u) | (exponent + 15) << 10 | ((size << (10 - exponent)) & 0x3FFu);
+  }
+  template <int kBits>
+  static OCTAVE_MEMBER constexpr unsigned table(int first, int shift) {
+    unsigned dword = 0;
+    for (int i = 0; i < 4; ++i) {
+      const int value = kBits == 3 ? Format::kLut3[(first + i) % 8] : Format::kLut4[(first + i) % 16];
+      dword |= (half_bits(value) >> shift & 0xFFu) << (8 * i);
+    }
+    return dword;
+  }
+  template <int kShift>
+  struct Bytes {
+    static constexpr unsigned kLut3Lo = table<3>(0, kShift);
+    static constexpr unsigned kLut3Hi = table<3>(4, kShift);
+    static constexpr unsigned kLut4Dword0 = table<4>(0, kShift);
+    static constexpr unsigned kLut4Dword1 = table<4>(4, kShift);
+    static constexpr unsigned kLut4Dword2 = table<4>(8, kShift);
+    static constexpr unsigned kLut4Dword3 = table<4>(12, kShift);
+  };
+};
+
+// Bytes 0, 1 (or 2, 3) of two dwords, side by side.
+OCTAVE_DEVICE uint32_t pair_bytes(uint32_t first, uint32_t second, int half) {
+  return permute_bytes(second, first, half == 0 ? 0x05010400u : 0x07030602u);
+}
+
+template <class Format, class Tile>
+struct PrefillShared {
+  // 16-byte chunk c of a token of K lies at chunk c ^ (token % 8), so that neighbouring tokens meet different banks.
+  alignas(16) int4 keys[2][Tile::kTokens][Tile::kHeadSize / 16];
+  alignas(16) ValueBuffer<Tile> values[2];
+  // K's scales and behind them V's
+  alignas(16) float scales[2][Tile::kHeadSize / 16][Tile::kTokens];
+};
+
+// What a thread brings in, as it is in memory.
+template <class Format, class Tile>
+struct PackedUnit {
+  static constexpr int kBlocks = Tile::kHeadSize / 64;
+  static constexpr int kRotaryBlocks = Format::kRotaryDims / 64;
+  static constexpr int kScales = Format::kKBlocks;
+
+  // in bytes from the first token of the wave's subtile
+  uint32_t key;
+  uint32_t key_second;
+  uint32_t scale;
+  uint32_t value;
+  uint32_t value_high;
+  int row_stride;
+  int block;  // of K
+  int key_shift;
+  int value_shift;
+  int value_high_turn;
+  ValueUnit<Tile> unit;
+
+  uint32_t key_words[2];
+  uint32_t scale_word;
+  uint32_t value_words[4];
+  uint32_t value_high_words[4];
+
+  static OCTAVE_MEMBER PackedUnit of(int row_stride) {
+    PackedUnit self;
+    const int token = lane_index() % 16;
+    const int group = lane_index() / 16;
+    self.row_stride = row_stride;
+    self.block = wave_index() % Tile::kSubtileWaves;
+    self.key_shift = group % 2 * 4;
+    self.key = token * row_stride;
+    if (self.block < kRotaryBlocks) {
+      self.key += Format::kKRotaryOffset + 32 * self.block + 8 * group;
+      self.key_second = self.key + 4;
+    } else {
+      const int rest = self.block - kRotaryBlocks;
+      self.key_second = self.key + Format::kKRestHighPlane + 8 * rest + group / 2 * 4;
+      self.key += Format::kKRestOffset + 16 * rest + 4 * group;
+    }
+    self.scale = token * row_stride + Format::kKScaleOffset + 2 * min(4 * self.block + group, kScales);
+    self.unit = ValueUnit<Tile>::of();
+    const uint32_t rows = 4 * self.unit.group * row_stride;
+    const int quad = self.unit.quad;
+    self.value = rows + Format::kVOffset + (Format::kVBits == 4 ? quad / 2 : quad / 4) * 4;
+    self.value_shift = Format::kVBits == 4 ? quad % 2 * 4 : quad % 4 * 2;
+    self.value_high = rows + Format::kVHighPlane + quad / 8 * 4;
+    self.value_high_turn = (quad % 8 - 2) & 31;  // to bit 2 of each byte
+    return self;
+  }
+
+  OCTAVE_MEMBER void load_keys(const uint8_t* base) {
+    const auto buffer = buffer_of(base);
+    key_words[0] = __builtin_amdgcn_raw_buffer_load_b32(buffer, key, 0, 0);
+    key_words[1] = __builtin_amdgcn_raw_buffer_load_b32(buffer, key_second, 0, 0);
+    scale_word = static_cast<uint16_t>(__builtin_amdgcn_raw_buffer_load_b16(buffer, scale, 0, 0));
+  }
+  OCTAVE_MEMBER void load_values(const uint8_t* base) {
+    const auto buffer = buffer_of(base);
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      value_words[t] = __builtin_amdgcn_raw_buffer_load_b32(buffer, value, t * row_stride, 0);
+      if constexpr (Format::kVBits == 3)
+        value_high_words[t] = __builtin_amdgcn_raw_buffer_load_b32(buffer, value_high, t * row_stride, 0);
+    }
+  }
+
+  OCTAVE_MEMBER void store_keys(PrefillShared<Format, Tile>& shared, int buffer) const {
+    const int group = lane_index() / 16;
+    const int token = 16 * unit.subtile + lane_index() % 16;
+    shared.scales[buffer][4 * block + group][token] =
+        static_cast<float>(bit_cast<_Float16>(static_cast<uint16_t>(scale_word)));
+    int4 quads;
+    if (block < kRotaryBlocks) {
+#pragma unroll
+      for (int quad = 0; quad < 4; ++quad) quads[quad] = lookup4<Format>(nibble_codes(key_words[quad / 2], quad % 2));
+    } else {
+#pragma unroll
+      for (int quad = 0; quad < 4; ++quad)
+        quads[quad] = lookup3<Format>(plane_codes(key_words[0], key_words[1] >> key_shift, quad));
+    }
+    shared.keys[buffer][token][(4 * block + group) ^ (token % 8)] = quads;
+  }
+  // dims 2·half and 2·half + 1 of the quad
+  OCTAVE_MEMBER void store_values(PrefillShared<Format, Tile>& shared, int half, int buffer) const {
+    using Low = typename HalfTables<Format>::template Bytes<0>;
+    using High = typename HalfTables<Format>::template Bytes<8>;
+    uint32_t codes[4];
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      codes[t] = value_words[t] >> value_shift;
+      if constexpr (Format::kVBits == 3) {
+        const uint32_t high = __builtin_amdgcn_alignbit(value_high_words[t], value_high_words[t], value_high_turn);
+        codes[t] = (codes[t] & 0x03030303u) | (high & 0x04040404u);
+      }
+    }
+    uint2 dims[2];
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const uint32_t mixed = pair_bytes(codes[2 * pair], codes[2 * pair + 1], half);
+      uint32_t low, high;
+      if constexpr (Format::kVBits == 4) {
+        low = lookup4<Low>(mixed);
+        high = lookup4<High>(mixed);
+      } else {
+        low = lookup3<Low>(mixed);
+        high = lookup3<High>(mixed);
+      }
+      dims[0][pair] = pair_bytes(low, high, 0);
+      dims[1][pair] = pair_bytes(low, high, 1);
+    }
+    unit.store(shared.values[buffer], 2 * half, dims[0]);
+    unit.store(shared.values[buffer], 2 * half + 1, dims[1]);
+  }
+};
+
+}  // namespace octave
