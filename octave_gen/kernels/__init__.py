@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from octave_gen.kernels import decode, reduce, rotate, store
+from octave_gen.kernels import decode, prefill, reduce, rotate, store
 from octave_gen.kernels.base import KernelKind
 
-KINDS: dict[str, KernelKind] = {kind.name: kind for kind in (store.KIND, rotate.KIND, decode.KIND, reduce.KIND)}
+KINDS: dict[str, KernelKind] = {
+    kind.name: kind for kind in (store.KIND, rotate.KIND, decode.KIND, reduce.KIND, prefill.PREFIX, prefill.CHUNK)
+}
 
 __all__ = ["KINDS", "KernelKind", "kind_of"]
 

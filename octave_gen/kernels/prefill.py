@@ -7,6 +7,7 @@ Splits that hold no token of a request's prefix are neither written nor read.
 
 from __future__ import annotations
 
+from octave_gen.kernels import prefill_mfma, prefill_wmma
 from octave_gen.kernels.base import F32, I32, I64, Argument, KernelKind, pointer
 
 PREFIX_ARGUMENTS = (
@@ -62,7 +63,7 @@ PREFIX = KernelKind(
     op="prefill",
     purpose="attention partials of a chunk's query tokens over one KV split of their packed prefix",
     fields=("cache_dtype", "rotary_dims"),
-    tiers=(),
+    tiers=(prefill_mfma.prefix_tier(PREFIX_ARGUMENTS), prefill_wmma.prefix_tier(PREFIX_ARGUMENTS)),
 )
 
 CHUNK = KernelKind(
@@ -70,5 +71,5 @@ CHUNK = KernelKind(
     op="prefill",
     purpose="causal attention of a chunk to its own K and V, merged with the prefix's partials",
     fields=(),
-    tiers=(),
+    tiers=(prefill_mfma.chunk_tier(CHUNK_ARGUMENTS), prefill_wmma.chunk_tier(CHUNK_ARGUMENTS)),
 )

@@ -41,7 +41,7 @@ def expand(table: str) -> list[tuple[str, ...]]:
 def test_the_rows_are_exactly_the_plan(planned: list[Variant]) -> None:
     found = expand(readme.variant_table(planned))
     assert sorted(found) == sorted(map(cells, planned))
-    assert len(readme.variant_table(planned).splitlines()) < 20
+    assert len(readme.variant_table(planned).splitlines()) < 45
 
 
 @pytest.mark.parametrize("left_out", ["_g6_q4_bf16_portable_gfx942", "rotate_h256_bf16_portable_gfx1100", "_gfx1100"])

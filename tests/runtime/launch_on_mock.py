@@ -33,6 +33,8 @@ out = torch.zeros(6, 8, 256, dtype=torch.bfloat16)[..., :128]
 block_table = torch.zeros(2, 3, dtype=torch.int32)
 q_to_req, q_to_klen = torch.zeros(6, dtype=torch.int32), torch.ones(6, dtype=torch.int32)
 mid_o = torch.zeros(workspace_shape(6, 8, 5, 128))
+k, v = torch.zeros(6, 2, 128, dtype=torch.bfloat16), torch.zeros(6, 2, 136, dtype=torch.bfloat16)[..., :128]
+bounds, lengths = torch.tensor([0, 4, 6], dtype=torch.int32), torch.tensor([10, 6], dtype=torch.int32)
 
 
 def launch_all(place: gpu.Place) -> None:
@@ -40,6 +42,7 @@ def launch_all(place: gpu.Place) -> None:
     gpu.cache_store(key, value, cache, slot_mapping, signs, signs, 3, place=place)
     gpu.rotate(key, signs, True, True, place=place)
     gpu.decode(out, query, cache, *maps, mid_o, signs, signs, 0.25, 5, 3, 4, False, place=place)
+    gpu.prefill(out, query, k, v, cache, block_table, bounds, lengths, 4, 0.25, 3, mid_o, 5, place=place)
 
 
 def failure(action: Callable[[], None], **environment: str) -> dict[str, str | None]:
@@ -57,7 +60,7 @@ def failure(action: Callable[[], None], **environment: str) -> dict[str, str | N
 def main() -> None:
     libraries = {arch: octave_gen.load(arch, out=sys.argv[1]) for arch in TARGETS}
     tensors = globals()
-    names = ("key", "value", "cache", "slot_mapping", "signs", "query", "out", "mid_o")
+    names = ("key", "value", "cache", "slot_mapping", "signs", "query", "out", "mid_o", "k", "v", "bounds", "lengths")
     report: dict[str, Any] = {
         "pointers": {name: tensors[name].data_ptr() for name in (*names, "block_table", "q_to_req", "q_to_klen")},
         "records": {},

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import prefill_stand_in
 import pytest
 import torch
 
 from octave_gen.errors import OctaveError
-from octave_gen.runtime import gpu, missing
+from octave_gen.runtime import gpu
 from octave_gen.runtime.dispatch import Registry
 from octave_gen.runtime.library import Library
 
@@ -110,17 +109,8 @@ def test_library_of_another_arch(library: Library, host_ops: Any, rotate_argumen
         gpu.rotate(**rotate_arguments, place=place(library, arch="gfx1100"))
 
 
-@pytest.fixture
-def with_prefill(monkeypatch: pytest.MonkeyPatch, make_library: Callable[..., Library], host_ops: Any) -> Library:
-    """A library that holds prefill's kernels, of a chip that offers their tier."""
-    prefill_stand_in.register(monkeypatch)
-    made = make_library()
-    host_ops.define(made.namespace)
-    return made
-
-
-def test_prefill(with_prefill: Library, host_ops: Any, prefill_arguments: Arguments) -> None:
-    gpu.prefill(**prefill_arguments, place=place(with_prefill))
+def test_prefill(library: Library, host_ops: Any, prefill_arguments: Arguments) -> None:
+    gpu.prefill(**prefill_arguments, place=place(library))
     prefix, chunk = host_ops.calls
     a = prefill_arguments
     assert prefix[1] == "prefill_prefix_octave_k3v3_h128r64_f16_mfma_gfx942"
@@ -141,11 +131,9 @@ def test_prefill(with_prefill: Library, host_ops: Any, prefill_arguments: Argume
     assert chunk[0] == struct.pack("<7Q11q2if", *pointers, *strides, 4, 2, 128**-0.5)
 
 
-def test_prefill_takes_a_workspace_of_its_own(
-    with_prefill: Library, host_ops: Any, prefill_arguments: Arguments
-) -> None:
+def test_prefill_takes_a_workspace_of_its_own(library: Library, host_ops: Any, prefill_arguments: Arguments) -> None:
     given = prefill_arguments.pop("workspace")
-    gpu.prefill(**prefill_arguments, place=place(with_prefill))
+    gpu.prefill(**prefill_arguments, place=place(library))
     prefix, chunk = host_ops.calls
     (written,), (read,) = struct.unpack_from("<Q", prefix[0], 40), struct.unpack_from("<Q", chunk[0], 32)
     assert written == read != given.data_ptr()
@@ -153,42 +141,37 @@ def test_prefill_takes_a_workspace_of_its_own(
 
 
 def test_prefill_without_a_kernel_launches_nothing(
-    library: Library,
-    with_prefill: Library,
-    host_ops: Any,
-    prefill_arguments: Arguments,
-    monkeypatch: pytest.MonkeyPatch,
+    library: Library, host_ops: Any, prefill_arguments: Arguments
 ) -> None:
-    monkeypatch.setattr(missing, "shipped_name", lambda key: None)  # no shipped spec has budgets for the stand-in
+    without_prefill = replace(library, variants=[v for v in library.variants if not v.key.kind.startswith("prefill")])
     with pytest.raises(
         OctaveError, match=r"prefill_prefix on gfx942: octave_k3v3, head_size 128, rotary_dims 64, fp16"
     ):
-        gpu.prefill(**prefill_arguments, place=place(library))
-    only_prefix = replace(with_prefill, variants=with_prefill.variants[:-2])
-    assert "prefill_chunk" in with_prefill.variants[-1].name
+        gpu.prefill(**prefill_arguments, place=place(without_prefill))
+    only_prefix = replace(library, variants=[v for v in library.variants if v.key.kind != "prefill_chunk"])
     with pytest.raises(OctaveError, match="prefill_chunk on gfx942: head_size 128, fp16, mfma tier"):
         gpu.prefill(**prefill_arguments, place=place(only_prefix))
     with pytest.raises(
         OctaveError, match="prefill has kernels for matrix cores alone, and there is no matrix tier for"
     ):
-        gpu.prefill(**prefill_arguments, place=place(with_prefill, arch="gfx1030"))
+        gpu.prefill(**prefill_arguments, place=place(library, arch="gfx1030"))
     assert host_ops.calls == []
 
 
 def test_prefill_of_a_block_size_that_the_tier_cannot_read(
-    with_prefill: Library, host_ops: Any, prefill_arguments: Arguments
+    library: Library, host_ops: Any, prefill_arguments: Arguments
 ) -> None:
     prefill_arguments["cache"] = prefill_arguments["cache"][:, :, :12]
     message = (
         "octave.prefill: block size 12 is no multiple of 16, as the mfma tier needs\n  hint: choose another block size"
     )
     with pytest.raises(OctaveError, match=message):
-        gpu.prefill(**prefill_arguments, place=place(with_prefill))
+        gpu.prefill(**prefill_arguments, place=place(library))
     assert host_ops.calls == []
 
 
-def test_nothing_to_prefill(with_prefill: Library, host_ops: Any, prefill_arguments: Arguments) -> None:
-    here = place(with_prefill)
+def test_nothing_to_prefill(library: Library, host_ops: Any, prefill_arguments: Arguments) -> None:
+    here = place(library)
     gpu.prefill(**{**prefill_arguments, "max_query_len": 0}, place=here)
     empty = {name: prefill_arguments[name][:0] for name in ("out", "q", "k", "v")}
     gpu.prefill(**{**prefill_arguments, **empty}, place=here)

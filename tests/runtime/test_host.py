@@ -20,6 +20,7 @@ from octave_gen.errors import OctaveError
 from octave_gen.runtime.dispatch import Registry
 
 ARCHS = ("gfx942", "gfx1100")
+MATRIX = {"gfx942": "mfma", "gfx1100": "wmma"}
 ROOT = Path(octave_gen.__file__).parents[1]
 STREAM = 0x7FFF_1234_5670
 
@@ -56,6 +57,8 @@ def test_symbols_and_order(arch: str, report: dict[str, Any]) -> None:
         f"rotate_h128_f16_portable_{arch}",
         f"decode_octave_k3v3_h128r64_g4_q4_bf16_portable_{arch}",
         f"reduce_h128_bf16_portable_{arch}",
+        f"prefill_prefix_octave_k3v3_h128r64_bf16_{MATRIX[arch]}_{arch}",
+        f"prefill_chunk_h128_bf16_{MATRIX[arch]}_{arch}",
     ]
     assert [launch["symbol"] for launch in launches(report, arch)] == symbols * 2
 
@@ -63,13 +66,17 @@ def test_symbols_and_order(arch: str, report: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("arch", "wave"), [("gfx942", 64), ("gfx1100", 32)])
 def test_geometry(arch: str, wave: int, report: dict[str, Any]) -> None:
     made = launches(report, arch)
-    # 7 tokens in fours, 2 heads; 6 queries in fours, 2 kv heads, 5 splits; 6 queries, 8 heads
-    assert [launch["grid"] for launch in made[:4]] == [[2, 2, 1], [2, 2, 1], [2, 2, 5], [6, 8, 1]]
-    assert [launch["block"] for launch in made[:4]] == [
+    # 7 tokens in fours, 2 heads; 6 queries in fours, 2 kv heads, 5 splits; 6 queries, 8 heads; a tile of the
+    # rows, 2 kv heads, 2 requests with 5 splits each
+    grids = [[2, 2, 1], [2, 2, 1], [2, 2, 5], [6, 8, 1], [1, 2, 10], [1, 2, 2]]
+    assert [launch["grid"] for launch in made[:6]] == grids
+    assert [launch["block"] for launch in made[:6]] == [
         [4 * wave, 1, 1],
         [4 * wave, 1, 1],
         [256, 1, 1],
         [8 * wave, 1, 1],
+        [256, 1, 1],
+        [256, 1, 1],
     ]
     assert all((launch["lds_bytes"], launch["stream"], launch["device"]) == (0, STREAM, 0) for launch in made)
 
@@ -94,14 +101,26 @@ def test_kernargs(arch: str, report: dict[str, Any]) -> None:
         *(6, 2, 2, 16, 5, 0.25),
     )
     reduce = struct.pack("<3Q5qi", p["mid_o"], p["out"], p["signs"], *mid_strides, 2048, 256, 5)
-    packed = [store.hex(), rotate.hex(), decode.hex(), reduce.hex()]
+    prefix = struct.pack(
+        "<6Q9q3if",
+        *(p[name] for name in ("query", "cache", "block_table", "bounds", "lengths", "mid_o")),
+        *(1024, 128, *cache_strides, 3, *mid_strides),
+        *(4, 16, 5, 0.25),
+    )
+    chunk = struct.pack(
+        "<7Q11q2if",
+        *(p[name] for name in ("query", "k", "v", "out", "mid_o", "bounds", "lengths")),
+        *(1024, 128, 256, 128, 272, 136, 2048, 256, *mid_strides),
+        *(4, 5, 0.25),
+    )
+    packed = [part.hex() for part in (store, rotate, decode, reduce, prefix, chunk)]
     assert [launch["kernargs"] for launch in launches(report, arch)] == packed * 2
 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_code_objects_are_loaded_once(arch: str, report: dict[str, Any]) -> None:
     loads = report["records"][arch]["loads"]
-    assert len(loads) == 4
+    assert len(loads) == 6
     assert all(f"hipv4-amdgcn-amd-amdhsa--{arch}" in load["entries"] for load in loads)
     assert all(load["code_object_bytes"] > 0 for load in loads)
 

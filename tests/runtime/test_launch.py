@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import prefill_stand_in
 import pytest
 import torch
 
@@ -128,15 +127,9 @@ CHUNK_K, CHUNK_V = Memory(0x1000, (11, 2, 128), (304, 144, 1)), Memory(0x2000, (
 BOUNDS, LENGTHS = Memory(0x9000, (4,), (1,)), Memory(0xA000, (3,), (1,))
 
 
-@pytest.fixture
-def prefill_library(monkeypatch: pytest.MonkeyPatch, make_library: Callable[..., Library]) -> Library:
-    prefill_stand_in.register(monkeypatch)
-    return make_library()
-
-
 @pytest.mark.parametrize(("max_query_len", "tiles"), [(0, 0), (1, 1), (21, 1), (22, 2), (300, 15)])
-def test_prefill_prefix(max_query_len: int, tiles: int, prefill_library: Library) -> None:
-    variant = variant_of(prefill_library, "prefill_prefix", "bf16", tier="mfma")
+def test_prefill_prefix(max_query_len: int, tiles: int, make_library: Callable[..., Library]) -> None:
+    variant = variant_of(make_library(), "prefill_prefix", "bf16", tier="mfma")
     made = launch.prefill_prefix_launch(
         variant, Q, CACHE, TABLE, BOUNDS, LENGTHS, MID_O, max_query_len, sm_scale=0.125, num_kv_splits=32
     )
@@ -147,8 +140,8 @@ def test_prefill_prefix(max_query_len: int, tiles: int, prefill_library: Library
     assert made.kernargs == struct.pack("<6Q9q3if", *pointers, *strides, 6, 16, 32, 0.125)
 
 
-def test_prefill_chunk(prefill_library: Library) -> None:
-    variant = variant_of(prefill_library, "prefill_chunk", tier="mfma")
+def test_prefill_chunk(make_library: Callable[..., Library]) -> None:
+    variant = variant_of(make_library(), "prefill_chunk", tier="mfma")
     made = launch.prefill_chunk_launch(
         variant, Q, CHUNK_K, CHUNK_V, OUT_Q, MID_O, BOUNDS, LENGTHS, 22, sm_scale=0.125, num_kv_splits=32
     )
@@ -162,8 +155,8 @@ def test_prefill_chunk(prefill_library: Library) -> None:
     )
 
 
-def test_more_splits_of_requests_than_a_grid_counts(prefill_library: Library) -> None:
-    variant = variant_of(prefill_library, "prefill_prefix", tier="mfma")
+def test_more_splits_of_requests_than_a_grid_counts(make_library: Callable[..., Library]) -> None:
+    variant = variant_of(make_library(), "prefill_prefix", tier="mfma")
     many = Memory(0xA000, (64,), (1,))
     with pytest.raises(OctaveError, match=r"cannot be launched .query_rows 6, kv_heads 2, request_splits 65536"):
         launch.prefill_prefix_launch(variant, Q, CACHE, TABLE, BOUNDS, many, MID_O, 1, 0.125, 1024)

@@ -36,11 +36,11 @@ def of_kind(found: built.Built, kind: str, dtype: torch.dtype) -> dict[str, Subj
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("kind", ["store", "rotate", "decode", "reduce"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_kernel_of_each_kind_passes(arch: str, kind: str, dtype: torch.dtype, small_build: Path) -> None:
     found, executor = library(small_build, arch)
-    cases = QUICK[kind] if kind == "decode" else FULL[kind]
+    cases = QUICK[kind] if kind in ("decode", "prefill_prefix", "prefill_chunk") else FULL[kind]
     subjects = of_kind(found, kind, dtype)
     assert sorted(subjects) == sorted(tier.name for tier in KINDS[kind].tiers_on(archs.get(arch)))
     for subject in subjects.values():
