@@ -16,23 +16,20 @@ struct HalfTables {
     while (size >> (exponent + 1) != 0) ++exponent;
     return (value < 0 ? 0x8000u : 0u) | (exponent + 15) << 10 | ((size << (10 - exponent)) & 0x3FFu);
   }
-  template <int kBits>
-  static OCTAVE_MEMBER constexpr unsigned table(int first, int shift) {
-    unsigned dword = 0;
-    for (int i = 0; i < 4; ++i) {
-      const int value = kBits == 3 ? Format::kLut3[(first + i) % 8] : Format::kLut4[(first + i) % 16];
-      dword |= (half_bits(value) >> shift & 0xFFu) << (8 * i);
-    }
-    return dword;
+  // Byte `shift` / 8 of the fp16 numbers that a dword of the int8 table holds.
+  static OCTAVE_MEMBER constexpr unsigned bytes(unsigned dword, int shift) {
+    unsigned found = 0;
+    for (int i = 0; i < 4; ++i) found |= (half_bits(static_cast<int8_t>(dword >> (8 * i))) >> shift & 0xFFu) << (8 * i);
+    return found;
   }
   template <int kShift>
   struct Bytes {
-    static constexpr unsigned kLut3Lo = table<3>(0, kShift);
-    static constexpr unsigned kLut3Hi = table<3>(4, kShift);
-    static constexpr unsigned kLut4Dword0 = table<4>(0, kShift);
-    static constexpr unsigned kLut4Dword1 = table<4>(4, kShift);
-    static constexpr unsigned kLut4Dword2 = table<4>(8, kShift);
-    static constexpr unsigned kLut4Dword3 = table<4>(12, kShift);
+    static constexpr unsigned kLut3Lo = bytes(Format::kLut3Lo, kShift);
+    static constexpr unsigned kLut3Hi = bytes(Format::kLut3Hi, kShift);
+    static constexpr unsigned kLut4Dword0 = bytes(Format::kLut4Dword0, kShift);
+    static constexpr unsigned kLut4Dword1 = bytes(Format::kLut4Dword1, kShift);
+    static constexpr unsigned kLut4Dword2 = bytes(Format::kLut4Dword2, kShift);
+    static constexpr unsigned kLut4Dword3 = bytes(Format::kLut4Dword3, kShift);
   };
 };
 
