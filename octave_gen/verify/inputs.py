@@ -39,7 +39,7 @@ def edge_vectors(seed: int, role: str, count: int, head_size: int, dtype: torch.
     """[count, head] of dtype: each kind of edge in turn, a Gaussian of random magnitude between any two.
 
     Zero, ones, 65504, the largest finite value, the smallest denormal in one dim or random ones in all, magnitudes
-    from 1e-20 to 1e19 (as far as dtype has them), +-1 at random, NaN, Inf and -Inf in one dim, huge beside tiny.
+    from 1e-20 to 1e19 (as far as dtype has them), +-1 at random, NaN, Inf and -Inf in one dim, huge beside tiny, sparse ones.
     """
     source = generator(seed, role)
 
@@ -70,9 +70,11 @@ def edge_vectors(seed: int, role: str, count: int, head_size: int, dtype: torch.
         normal() * 1e19,
         torch.ones(head_size),
         one(1.0, torch.zeros(head_size)),
-        -torch.zeros(head_size),
         # Half of the rotated values are so small beside the others that their quotient by the rms rounds to 0.
         torch.cat([torch.full((2,), 2.0**60), normal()[2:] * 1e-30]),
+        # Many rotated values are half the rms, which is a threshold.
+        (torch.rand(head_size // 64, 64, generator=source).argsort(-1) < 16).float().flatten(),
+        -torch.zeros(head_size),
     ]
     magnitude = 10.0 ** (torch.rand(count, 1, generator=source) * 8 - 4)
     made = torch.randn(count, head_size, generator=source) * magnitude

@@ -49,7 +49,6 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "guess two codes off", ENCODER, "kStep = kFour ? 13.66f : 32.2f", "kStep = kFour ? 20.0f : 32.2f", STORE_K3V4
     ),
-    Mutant("small x beside rms not below zero", ENCODER, "rms * 0.5f) * 0x1p-149f", "0.0f)", STORE_K3V4),
     Mutant("least rms too large", ENCODER, "1e-12f", "1e-4f", STORE_K3V3, "gfx1100"),
     Mutant(
         "saturation dropped",
@@ -284,8 +283,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "missing rescale of the outputs",
         DECODE_H,
-        "out[row + r][i] *= rescale[r]",
-        "out[row + r][i] *= rescale[r] * 0.0f + 1.0f",
+        "out[r][i] *= factors[r];",
+        "out[r][i] *= factors[r] * 0.0f + 1.0f;",
         DECODE_ONE,
     ),
     Mutant(

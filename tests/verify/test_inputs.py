@@ -18,11 +18,11 @@ def test_values_depend_on_seed_and_role_alone() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_every_edge_is_there(dtype: torch.dtype) -> None:
-    found = edge_vectors(1, "x", 40, 64, dtype)
+    found = edge_vectors(1, "x", 42, 64, dtype)
     single = found.float()
     info = torch.finfo(dtype)
     assert found.dtype == dtype
-    assert torch.equal(found.view(torch.int16), edge_vectors(1, "x", 40, 64, dtype).view(torch.int16))
+    assert torch.equal(found.view(torch.int16), edge_vectors(1, "x", 42, 64, dtype).view(torch.int16))
     rows = {
         "zero": (single == 0).all(-1),
         "nan": single.isnan().any(-1),
