@@ -30,7 +30,7 @@ BUDGET = """
 [[budget]]
 kernel = "{kernel}"
 arch = "gfx1100"
-vgprs = 128
+vgprs = 256
 agprs = 0
 sgprs = 100
 lds_bytes = 32768
