@@ -62,14 +62,17 @@ def test_target_with_features(compile_kernels: Compile) -> None:
 def test_figures_are_those_of_the_resource_gate(arch: str, small_build: Path) -> None:
     """Two readers of one note: the gate's and this one."""
     library = next((small_build / arch).glob("*.so"))
+    facts = arch_facts(arch)
     for symbol, data in code_objects(library).items():
         kernel = isa.load(data).kernel(symbol)
         notes = {note[".name"]: note for note in resources.read(data, symbol).kernels.values()}
-        gate = resources.resources(notes[symbol], arch_facts(arch), 256)
+        gate = resources.resources(notes[symbol], facts, 256)
         assert kernel.lds_bytes == gate.lds_bytes
         assert kernel.scratch_bytes == gate.scratch_bytes
         assert kernel.kernarg_bytes == gate.kernarg_bytes
-        assert gate.vgprs <= kernel.vgprs + kernel.agprs < gate.vgprs + 8
+        # a kernel that LDS keeps from more waves is given their registers
+        given = max(gate.vgprs, facts.vgpr_file // (gate.occupancy + 1) + 1)
+        assert gate.vgprs <= kernel.vgprs + kernel.agprs < given + 8
 
 
 def test_no_such_kernel(compile_kernels: Compile) -> None:
