@@ -39,7 +39,8 @@ def edge_vectors(seed: int, role: str, count: int, head_size: int, dtype: torch.
     """[count, head] of dtype: each kind of edge in turn, a Gaussian of random magnitude between any two.
 
     Zero, ones, 65504, the largest finite value, the smallest denormal in one dim or random ones in all, magnitudes
-    from 1e-20 to 1e19 (as far as dtype has them), +-1 at random, NaN, Inf and -Inf in one dim, huge beside tiny, sparse ones.
+    from 1e-20 to 1e19 (as far as dtype has them), +-1 at random, NaN, Inf and -Inf in one dim, huge beside
+    tiny, sparse ones.
     """
     source = generator(seed, role)
 
