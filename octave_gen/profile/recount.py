@@ -47,6 +47,8 @@ def representatives(planned: Iterable[Variant]) -> list[Variant]:
             continue
         if portable and dtype not in (None, PORTABLE_DTYPE):
             continue
+        if variant.kind.name == "decode" and variant.geometry.grid[0].per_workgroup != variant.shape.query_group:
+            continue  # its launches of one group have several workgroups
         chosen.setdefault(_key(variant), variant)
     return list(chosen.values())
 

@@ -99,32 +99,46 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
     }
     const int32_t* blocks = block_table + request * block_table_stride;
     auto walk = TileWalk::from(begin + wave_index() * Tile::kTokens, Tile::kWaves * Tile::kTokens, block_size);
-    const auto base_of = [&](const TileWalk& at) {
-      return head_cache + blocks[at.page] * cache_block_stride + at.row * cache_row_stride;
+    // The block of a tile is asked for two tiles ahead. Where the loop reads LDS, which answers to the same counter as
+    // scalar loads, it comes as a vector load, in front of those of the next tile: they come back in order.
+    const auto block_of = [&](const TileWalk& at) {
+      if constexpr (decltype(fragments)::kInRegisters) {
+        return blocks[at.page];
+      } else {
+        const auto table = buffer_of(reinterpret_cast<const uint8_t*>(blocks));
+        return static_cast<int32_t>(__builtin_amdgcn_raw_buffer_load_b32(table, 0, 4 * at.page, 0));
+      }
     };
+    const auto address_of = [&](int32_t block, int row) {
+      return head_cache + uniform(block) * cache_block_stride + row * cache_row_stride;
+    };
+    const int row_stride = static_cast<int>(cache_row_stride);
     TileWords<Format, Tile> words;
-    const uint8_t* base = base_of(walk);
-    load_key(base, lane, words);
-    load_value(base, static_cast<int>(cache_row_stride), lane, words);
+    const uint8_t* base = address_of(block_of(walk), walk.row);
+    int token = walk.token;
+    walk.advance();
+    int32_t block = walk.token < end ? block_of(walk) : 0;
+    load_key(base, row_stride, lane, words);
+    // The loop waits for as many loads as are behind K's on either way into it.
+    __builtin_amdgcn_sched_barrier(0);
+    load_value(base, row_stride, lane, words);
     while (true) {
-      const int token = walk.token;
-      walk.advance();
       const bool last = walk.token >= end;
-      const uint8_t* next = last ? base : base_of(walk);
+      const int next_token = walk.token;
+      const uint8_t* next = last ? base : address_of(block, walk.row);
+      walk.advance();
+      if (walk.token < end) block = block_of(walk);
       float4 scores[Tile::kColumns];
       fragments.next_tile(next);
       score_tile(words, lane, fragments, pair_weight, scores);
-      load_key(next, lane, words);
+      load_key(next, row_stride, lane, words);
       const bool partial = token + Tile::kTokens > min(shortest, end);
-      _Float16 value_scale[4];
-#pragma unroll
-      for (int r = 0; r < 4; ++r) value_scale[r] = words.scale[r][Tile::kScales];
       half4 weighted[Tile::kColumns];
 #pragma unroll
       for (int c = 0; c < Tile::kColumns; ++c) {
         _Float16 scale[4];
 #pragma unroll
-        for (int r = 0; r < 4; ++r) scale[r] = value_scale[r];
+        for (int r = 0; r < 4; ++r) scale[r] = words.value_scale[r];
         if (partial) {
 #pragma unroll
           for (int r = 0; r < 4; ++r) {
@@ -167,9 +181,10 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
         columns[c].sum += (p[0] + p[1]) + (p[2] + p[3]);
       }
       accumulate_tile(words, lane, weighted, out, bias);
-      load_value(next, static_cast<int>(cache_row_stride), lane, words);
+      load_value(next, row_stride, lane, words);
       if (last) break;
       base = next;
+      token = next_token;
     }
   }
 

@@ -133,7 +133,7 @@ OCTAVE_DEVICE void score_tile(const TileWords<Format, Tile>& words, const MfmaLa
         int sum = sums[c][0][r];
         if constexpr (!Tile::kPaired && !kShared) sum = (sum << 7) + sums[c][1][r];
         const float before = (Tile::kScales == 1 || b == 0) ? 0.0f : scores[c][r];
-        scores[c][r] = fma_half(words.scale[r][Tile::kScales == 1 ? 0 : b], static_cast<float>(sum), before);
+        scores[c][r] = fma_half(words.key_scale[r][Tile::kScales == 1 ? 0 : b], static_cast<float>(sum), before);
       }
       sums[c][0] = int4{};
       if constexpr (!Tile::kPaired && !kShared) sums[c][1] = int4{};

@@ -70,7 +70,8 @@ struct TileWords {
   // V of four tokens: nibbles, or the two planes.
   uint32_t value[4][Format::kVBits == 4 ? max(1, kDims / 8) : max(1, kDims / 16)];
   uint32_t value_high[4][Format::kVBits == 4 ? 1 : max(1, kDims / 32)];
-  _Float16 scale[4][Tile::kScales + 1];
+  _Float16 key_scale[4][(Tile::kScales + 1) / 2 * 2];
+  _Float16 value_scale[4];
 };
 
 // A lane's place in a tile, in bytes from its first token: 16 dims of each block of one token of K, and kValueDims dims
@@ -133,8 +134,15 @@ OCTAVE_DEVICE void load_words(__amdgpu_buffer_rsrc_t buffer, uint32_t lane_offse
 }
 
 template <class Format, class Tile>
-OCTAVE_DEVICE void load_key(const uint8_t* base, const MfmaLane<Format, Tile>& lane, TileWords<Format, Tile>& words) {
+OCTAVE_DEVICE void load_key(const uint8_t* base, int row_stride, const MfmaLane<Format, Tile>& lane,
+                            TileWords<Format, Tile>& words) {
   const auto buffer = buffer_of(base);
+#pragma unroll
+  for (int t = 0; t < 4; ++t) {
+    uint32_t scales[(Tile::kScales + 1) / 2];
+    load_words(buffer, lane.scale + Format::kKScaleOffset, t * row_stride, scales);
+    __builtin_memcpy(words.key_scale[t], scales, sizeof(scales));
+  }
 #pragma unroll
   for (int b = 0; b < Tile::kRotaryBlocks; ++b) {
     const auto pair =
@@ -160,10 +168,8 @@ OCTAVE_DEVICE void load_value(const uint8_t* base, int row_stride, const MfmaLan
     load_words(buffer, lane.value + Format::kVOffset, row, words.value[t]);
     if constexpr (Format::kVBits == 3)
       load_words(buffer, lane.value_high + Format::kVHighPlane, row, words.value_high[t]);
-    // K's scales and behind them V's
-    uint32_t scales[(Tile::kScales + 2) / 2];
-    load_words(buffer, lane.scale + Format::kKScaleOffset, row, scales);
-    __builtin_memcpy(words.scale[t], scales, sizeof(words.scale[t]));
+    words.value_scale[t] = bit_cast<_Float16>(static_cast<uint16_t>(__builtin_amdgcn_raw_buffer_load_b16(
+        buffer, lane.scale + (Format::kKScaleOffset + 2 * Tile::kScales), row, 0)));
   }
 }
 
