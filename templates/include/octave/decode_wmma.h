@@ -1,0 +1,250 @@
+// decode, wmma tier (gfx1100): both products on the matrix cores, one unpack of K and V for all query rows.
+//
+// A workgroup of four waves takes tiles of 64 tokens. Scores S = K·Qᵀ: each wave those of 16 tokens, all query rows.
+// Outputs Oᵀ = Vᵀ·Pᵀ: each wave those of a quarter of the dims, all tokens; the probabilities pass through LDS, with a
+// barrier between. Results of both have the query row in lane % 16. A wave unpacks what it multiplies into its own
+// stretch of LDS and reads it back as operands, so that no lane unpacks what another one does.
+#pragma once
+
+#include "octave/decode_group.h"
+#include "octave/device.h"
+#include "octave/lanes.h"
+#include "octave/wmma_operand.h"
+#include "octave/wmma_softmax.h"
+#include "octave/wmma_tile.h"
+
+namespace octave {
+
+// The addresses of a tile: those of the four times 16 tokens, and of this wave's. Tokens at `end` and behind it are
+// not read: `inside`, a place that exists, stands for them.
+struct TileBases {
+  const uint8_t* value[4];
+  const uint8_t* key;
+
+  template <class Base>
+  static OCTAVE_MEMBER TileBases of(TokenWalk& walk, const TokenWalk& inside, int end, int block_size, int wave,
+                                    Base base_of) {
+    TileBases self;
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      const bool exists = walk.token < end;
+      self.value[t] = base_of(exists ? walk.page : inside.page, exists ? walk.row : inside.row);
+      if (t == 0 || t == wave) self.key = self.value[t];
+      walk.advance(block_size);
+    }
+    return self;
+  }
+};
+
+// Scores of the wave's 16 tokens times K's scales, before the query's scale: tokens 8·(lane/16) + r of row lane % 16.
+template <class Format, class Tile>
+OCTAVE_DEVICE void score_tile(const KeyWords<Format, Tile>& words, WmmaShared<Tile>& shared,
+                              typename WmmaShared<Tile>::Wave& own, float8 (&scores)[Tile::kColumns]) {
+  const int row = lane_index() % 16;
+  const int half = lane_index() / 16;
+  float8 sums[Tile::kColumns] = {};
+#pragma unroll
+  for (int b = 0; b < Tile::kBlocks; ++b) {
+    unpack_key(words, b, own.operand);
+    wave_fence();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      const _Float16* place = &own.operand[row][16 * step];
+      const half16 keys = read_operand(place, place + 8);
+#pragma unroll
+      for (int c = 0; c < Tile::kColumns; ++c) {
+        const _Float16* query = &shared.query[16 * c + row][64 * b + 16 * step];
+        sums[c] = wmma(keys, read_operand(query, query + 8), sums[c]);
+      }
+    }
+    wave_fence();
+    if (Tile::kScales == 1 && b < Tile::kBlocks - 1) continue;
+    const float8 scale = *reinterpret_cast<const float8*>(&own.scale[Tile::kScales == 1 ? 0 : b][8 * half]);
+#pragma unroll
+    for (int c = 0; c < Tile::kColumns; ++c) {
+#pragma unroll
+      for (int r = 0; r < 8; ++r) {
+        scores[c][r] =
+            Tile::kScales == 1 || b == 0 ? sums[c][r] * scale[r] : __builtin_fmaf(sums[c][r], scale[r], scores[c][r]);
+      }
+      sums[c] = float8{};
+    }
+  }
+}
+
+template <class Format, class Config, class Scalar>
+OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const int32_t* block_table,
+                               const int32_t* q_to_req, const int32_t* q_to_klen, float* mid_o, const uint32_t* k_signs,
+                               int64_t query_token_stride, int64_t query_head_stride, int64_t cache_block_stride,
+                               int64_t cache_head_stride, int64_t cache_row_stride, int64_t block_table_stride,
+                               int64_t mid_token_stride, int64_t mid_head_stride, int64_t mid_split_stride,
+                               int32_t num_queries, int32_t num_requests, int32_t block_size, int32_t num_kv_splits,
+                               float sm_scale) {
+  using Tile = WmmaTile<Format, Config>;
+  __shared__ WmmaShared<Tile> shared;
+  const int first_query = workgroup_x() * Tile::kQueries;
+  const int queries = min(Tile::kQueries, num_queries - first_query);
+  const int64_t kv_head = workgroup_y();
+  const int64_t split = workgroup_z();
+
+  load_query_group<Tile::kQueries>(q_to_req + first_query, q_to_klen + first_query, queries, num_requests,
+                                   shared.request, shared.length);
+  workgroup_barrier();
+  const float unit = sm_scale * (1.4426950408889634f / Format::kLutOne);
+  for (int row = wave_index(); row < Tile::kColumns * 16; row += Tile::kWaves) {
+    const int64_t q = first_query + row / Config::kGqaGroup;
+    const int64_t head = kv_head * Config::kGqaGroup + row % Config::kGqaGroup;
+    const bool attends = row < Tile::kRows && uniform(shared.request[row / Config::kGqaGroup]) >= 0;
+    round_row<Format>(attends ? query + q * query_token_stride + head * query_head_stride : nullptr, k_signs, unit,
+                      shared, row);
+  }
+  workgroup_barrier();
+
+  const int lane_row = lane_index() % 16;
+  const int half = lane_index() / 16;
+  WmmaColumn columns[Tile::kColumns];
+  float8 out[Tile::kColumns][Tile::kChunks] = {};
+#pragma unroll
+  for (int c = 0; c < Tile::kColumns; ++c) columns[c] = {shared.query_scale[16 * c + lane_row], -kInfinity, 0.0f};
+
+  const uint8_t* head_cache = cache + kv_head * cache_head_stride;
+  const auto lane = WmmaLane<Format, Tile>::of(static_cast<int>(cache_row_stride));
+  auto& own = shared.wave[lane.wave];
+  int parity = 0;
+  for (int run = 0, next_run = 0; run < Tile::kQueries; run = next_run) {
+    const int request = uniform(shared.request[run]);
+    int length = 0;
+    int shortest = 0x7FFFFFFF;
+    for (; next_run < Tile::kQueries && uniform(shared.request[next_run]) == request; ++next_run) {
+      length = max(length, uniform(shared.length[next_run]));
+      shortest = min(shortest, uniform(shared.length[next_run]));
+    }
+    // Rows of other runs see nothing of this one.
+    if (next_run - run < Tile::kQueries) shortest = 0;
+    const auto [begin, end] = split_range<Config::kSplitGranule>(length, num_kv_splits, split);
+    if (begin >= end) continue;
+
+    int visible[Tile::kColumns];
+#pragma unroll
+    for (int c = 0; c < Tile::kColumns; ++c) {
+      const int q = (c * 16 + lane_row) / Config::kGqaGroup;
+      visible[c] = q >= run && q < next_run ? min(shared.length[min(q, Tile::kQueries - 1)], end) : 0;
+      visible[c] -= lane.wave * Tile::kWaveTokens + 8 * half;
+    }
+    const int32_t* blocks = block_table + request * block_table_stride;
+    const auto base_of = [&](int page, int row) {
+      return head_cache + (blocks[page] * cache_block_stride + row * cache_row_stride);
+    };
+    auto walk = TokenWalk::from(begin, block_size);
+    const TokenWalk inside = walk;
+    auto bases = TileBases::of(walk, inside, end, block_size, lane.wave, base_of);
+    KeyWords<Format, Tile> keys;
+    ValueWords<Format, Tile> values;
+    load_key(bases.key, lane, keys);
+    load_value(bases.value, lane, values);
+    for (int token = begin; token < end; token += Tile::kTokens) {
+      bases = TileBases::of(walk, inside, end, block_size, lane.wave, base_of);
+      if (half == 0) {
+#pragma unroll
+        for (int i = 0; i <= Tile::kScales; ++i) own.scale[i][lane_row % 2 * 8 + lane_row / 2] = keys.scale(i);
+      }
+      float8 scores[Tile::kColumns];
+      score_tile(keys, shared, own, scores);
+      load_key(bases.key, lane, keys);
+      const float8 value_scale = *reinterpret_cast<const float8*>(&own.scale[Tile::kScales][8 * half]);
+
+      const bool partial = token + Tile::kTokens > min(shortest, end);
+      float sums[Tile::kColumns];
+      bool large = false;
+#pragma unroll
+      for (int c = 0; c < Tile::kColumns; ++c) {
+        const auto made = partial ? weigh<true, false>(scores[c], value_scale, columns[c], visible[c] - token)
+                                  : weigh<false, false>(scores[c], value_scale, columns[c], 8);
+        write_weights(shared, parity, c, lane.wave, made);
+        sums[c] = made.sum;
+        large |= made.large;
+      }
+      shared.large[parity][lane.wave] = __builtin_amdgcn_ballot_w32(large);
+      workgroup_barrier();
+      const auto flags = *reinterpret_cast<const uint4*>(shared.large[parity]);
+      // No reference is known before the first tile of a run.
+      if (token == begin || uniform((flags[0] | flags[1]) | (flags[2] | flags[3])) != 0) {
+#pragma unroll
+        for (int c = 0; c < Tile::kColumns; ++c) {
+          const float largest = largest_power(scores[c], value_scale, columns[c], partial ? visible[c] - token : 8);
+          shared.exchange[lane.wave][16 * c + lane_row] = __builtin_fmaxf(largest, lane_xor<16>(largest));
+        }
+        workgroup_barrier();
+#pragma unroll
+        for (int c = 0; c < Tile::kColumns; ++c) {
+          float largest = -kInfinity;
+#pragma unroll
+          for (int w = 0; w < Tile::kWaves; ++w)
+            largest = __builtin_fmaxf(largest, shared.exchange[w][16 * c + lane_row]);
+          const float raised = __builtin_fmaxf(columns[c].reference, largest - kReferenceMargin);
+          const float rescale = raised == columns[c].reference ? 1.0f : exp2(columns[c].reference - raised);
+          columns[c].reference = raised;
+          columns[c].sum *= rescale;
+#pragma unroll
+          for (int n = 0; n < Tile::kChunks; ++n) out[c][n] *= rescale;
+          const auto made = weigh<true, true>(scores[c], value_scale, columns[c], partial ? visible[c] - token : 8);
+          write_weights(shared, parity, c, lane.wave, made);
+          sums[c] = made.sum;
+        }
+        workgroup_barrier();
+      }
+#pragma unroll
+      for (int c = 0; c < Tile::kColumns; ++c) columns[c].sum += sums[c];
+
+#pragma unroll
+      for (int n = 0; n < Tile::kChunks; ++n) {
+        unpack_value(values, lane, n, own.operand);
+        wave_fence();
+#pragma unroll
+        for (int step = 0; step < Tile::kWaves; ++step) {
+          const _Float16* place = &own.operand[lane_row][16 * step];
+          const half16 operand = read_operand(place, place + 8);
+#pragma unroll
+          for (int c = 0; c < Tile::kColumns; ++c)
+            out[c][n] = wmma(operand, read_weights(shared, parity, c, step), out[c][n]);
+        }
+        wave_fence();
+      }
+      load_value(bases.value, lane, values);
+      parity ^= 1;
+    }
+  }
+
+  // Each wave has the outputs of its dims; the sums are of its tokens.
+  workgroup_barrier();
+#pragma unroll
+  for (int c = 0; c < Tile::kColumns; ++c)
+    shared.exchange[lane.wave][16 * c + lane_row] = columns[c].sum + lane_xor<16>(columns[c].sum);
+  workgroup_barrier();
+#pragma unroll
+  for (int c = 0; c < Tile::kColumns; ++c) {
+    const int row = 16 * c + lane_row;
+    const int q = row / Config::kGqaGroup;
+    if (row >= Tile::kRows || q >= queries) continue;
+    float* partial = mid_o + (first_query + q) * mid_token_stride +
+                     (kv_head * Config::kGqaGroup + row % Config::kGqaGroup) * mid_head_stride +
+                     split * mid_split_stride;
+#pragma unroll
+    for (int r = 0; r < 8; ++r) {
+      const int place = 2 * r + half;
+      const int dim = lane.wave * Tile::kWaveDims + place / 8 * Tile::kLaneDims + place % 8 * Tile::kChunks;
+      // V stands for LUT[code] · scale / kLutOne
+#pragma unroll
+      for (int n = 0; n < Tile::kChunks; ++n) partial[dim + n] = out[c][n][r] * (1.0f / Format::kLutOne);
+    }
+    if (thread_index() < 16) {
+      float total = 0.0f;
+#pragma unroll
+      for (int w = 0; w < Tile::kWaves; ++w) total += shared.exchange[w][row];
+      partial[Tile::kHeadSize] = total == 0.0f ? -kInfinity : columns[c].reference;
+      partial[Tile::kHeadSize + 1] = total;
+    }
+  }
+}
+
+}  // namespace octave

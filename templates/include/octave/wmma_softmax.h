@@ -1,0 +1,118 @@
+// Query rows and probabilities of the wmma tier.
+#pragma once
+
+#include "octave/decode_group.h"
+#include "octave/lanes.h"
+#include "octave/vector.h"
+#include "octave/wmma_operand.h"
+
+namespace octave {
+
+struct LargestBits {
+  OCTAVE_MEMBER uint32_t operator()(uint32_t a, uint32_t b) const { return a > b ? a : b; }
+};
+
+// Rotates a query row like K and rounds it to fp16, times the power of two that takes its largest value to [2^14,
+// 2^15).
+template <class Format, class Tile, class Scalar>
+OCTAVE_DEVICE void round_row(const Scalar* source, const uint32_t* k_signs, float unit, WmmaShared<Tile>& shared,
+                             int row) {
+  constexpr int kCount = kElements<Tile::kHeadSize>;
+  float x[kCount] = {};
+  if (source != nullptr) {
+    load_vector(source, x);
+    rotate_forward<Format::kKBlockSize>(k_signs, x);
+  }
+  // As integers, so that a NaN is larger than all numbers.
+  uint32_t bits = 0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) bits = LargestBits{}(bits, bit_cast<uint32_t>(__builtin_fabsf(x[i])));
+  bits = group_reduce<kWaveSize>(bits, LargestBits{});
+  const bool finite = bits < 0x7F800000u;
+  const bool used = finite && bit_cast<float>(bits) >= kQueryFloor;
+  const uint32_t exponent = bits >> 23;
+  const float inverse = used ? bit_cast<float>((268u - exponent) << 23) : 0.0f;
+  const float scale = bit_cast<float>((exponent - 14u) << 23);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    shared.query[row][lane_index() * kCount + i] = static_cast<_Float16>(used ? x[i] * inverse : 0.0f);
+  if (lane_index() == 0) shared.query_scale[row] = used ? scale * unit : finite ? 0.0f : __builtin_nanf("");
+}
+
+// Running softmax of a query row: p = 2^(score - reference). The reference follows the largest p·scale of V lazily, so
+// that it stays below 2^15, and is 2^7 after each step; smaller ones keep all bits down to 2^-14.
+struct WmmaColumn {
+  float query_scale;
+  float reference;
+  float sum;
+};
+
+inline constexpr float kLargestWeight = 0x1p15f;
+inline constexpr float kReferenceMargin = 7.0f;
+inline constexpr float kLargestPower = 64.0f;
+inline constexpr float kLargestHalf = 65504.0f;
+
+struct Weights {
+  _Float16 weight[8];
+  float sum;
+  // Whether a weight is kLargestWeight or more, or NaN.
+  bool large;
+};
+
+// p·scale of V of a lane's eight tokens, of which the first `seen` count where kMasked says so. The reference is
+// rounded; where scores are so large that this matters, kBounded keeps the results finite.
+template <bool kMasked, bool kBounded>
+OCTAVE_DEVICE Weights weigh(const float8& scores, const float8& value_scale, const WmmaColumn& column, int seen) {
+  Weights made;
+  uint32_t largest = 0;
+  float p[8];
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    float power = __builtin_fmaf(scores[r], column.query_scale, -column.reference);
+    float scale = value_scale[r];
+    if (kBounded && power > kLargestPower) power = kLargestPower;
+    if (kMasked) {
+      power = r < seen ? power : -kInfinity;
+      scale = r < seen ? scale : 0.0f;
+    }
+    p[r] = exp2(power);
+    float weight = p[r] * scale;
+    if (kBounded && weight > kLargestHalf) weight = kLargestHalf;
+    largest = LargestBits{}(largest, bit_cast<uint32_t>(weight));
+    made.weight[r] = static_cast<_Float16>(weight);
+  }
+  made.sum = ((p[0] + p[1]) + (p[2] + p[3])) + ((p[4] + p[5]) + (p[6] + p[7]));
+  made.large = largest >= bit_cast<uint32_t>(kLargestWeight);
+  return made;
+}
+
+// The largest score + log2 of the scale of V, of the lane's tokens that are seen.
+OCTAVE_DEVICE float largest_power(const float8& scores, const float8& value_scale, const WmmaColumn& column, int seen) {
+  float largest = -kInfinity;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    const float size = __builtin_fmaxf(value_scale[r], 0x1p-30f);
+    const float power = __builtin_fmaf(scores[r], column.query_scale, __builtin_amdgcn_logf(size));
+    largest = r < seen ? __builtin_fmaxf(largest, power) : largest;
+  }
+  return largest;
+}
+
+// Token 8h + r of wave w's 16 is place 4·(8h + r) + w of its row.
+template <class Tile>
+OCTAVE_DEVICE void write_weights(WmmaShared<Tile>& shared, int parity, int column, int wave, const Weights& made) {
+  const int row = lane_index() % 16;
+  const int half = lane_index() / 16;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    shared.weights[parity][column][2 * half + r / 4][r % 4 / 2][row][r % 2 * 4 + wave] = made.weight[r];
+  }
+}
+
+template <class Tile>
+OCTAVE_DEVICE half16 read_weights(const WmmaShared<Tile>& shared, int parity, int column, int step) {
+  const int row = lane_index() % 16;
+  return read_operand(shared.weights[parity][column][step][0][row], shared.weights[parity][column][step][1][row]);
+}
+
+}  // namespace octave
