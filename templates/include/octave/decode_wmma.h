@@ -46,7 +46,7 @@ OCTAVE_DEVICE void score_tile(const KeyWords<Format, Tile>& words, WmmaShared<Ti
 #pragma unroll
   for (int b = 0; b < Tile::kBlocks; ++b) {
     unpack_key(words, b, own.operand);
-    wave_fence();
+    operand_fence();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
       const _Float16* place = &own.operand[row][16 * step];
@@ -56,8 +56,9 @@ OCTAVE_DEVICE void score_tile(const KeyWords<Format, Tile>& words, WmmaShared<Ti
         const _Float16* query = &shared.query[16 * c + row][64 * b + 16 * step];
         sums[c] = wmma(keys, read_operand(query, query + 8), sums[c]);
       }
+      limit_reads<Tile>(step);
     }
-    wave_fence();
+    operand_fence();
     if (Tile::kScales == 1 && b < Tile::kBlocks - 1) continue;
     const float8 scale = *reinterpret_cast<const float8*>(&own.scale[Tile::kScales == 1 ? 0 : b][8 * half]);
 #pragma unroll
@@ -105,7 +106,8 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
   WmmaColumn columns[Tile::kColumns];
   float8 out[Tile::kColumns][Tile::kChunks] = {};
 #pragma unroll
-  for (int c = 0; c < Tile::kColumns; ++c) columns[c] = {shared.query_scale[16 * c + lane_row], -kInfinity, 0.0f};
+  for (int c = 0; c < Tile::kColumns; ++c)
+    columns[c] = {shared.query_scale[16 * c + lane_row], -kInfinity, kInfinity, 0.0f};
 
   const uint8_t* head_cache = cache + kv_head * cache_head_stride;
   const auto lane = WmmaLane<Format, Tile>::of(static_cast<int>(cache_row_stride));
@@ -119,17 +121,18 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
       length = max(length, uniform(shared.length[next_run]));
       shortest = min(shortest, uniform(shared.length[next_run]));
     }
-    // Rows of other runs see nothing of this one.
-    if (next_run - run < Tile::kQueries) shortest = 0;
     const auto [begin, end] = split_range<Config::kSplitGranule>(length, num_kv_splits, split);
     if (begin >= end) continue;
 
+    // Tokens that a lane's rows see, counted from the first of its own in a tile at 0; rows of other runs see none.
     int visible[Tile::kColumns];
 #pragma unroll
     for (int c = 0; c < Tile::kColumns; ++c) {
       const int q = (c * 16 + lane_row) / Config::kGqaGroup;
-      visible[c] = q >= run && q < next_run ? min(shared.length[min(q, Tile::kQueries - 1)], end) : 0;
-      visible[c] -= lane.wave * Tile::kWaveTokens + 8 * half;
+      const bool in_run = q >= run && q < next_run;
+      visible[c] = (in_run ? min(shared.length[min(q, Tile::kQueries - 1)], end) : 0) -
+                   (lane.wave * Tile::kWaveTokens + 8 * half);
+      columns[c].active = in_run ? columns[c].reference : kInfinity;
     }
     const int32_t* blocks = block_table + request * block_table_stride;
     const auto base_of = [&](int page, int row) {
@@ -151,27 +154,28 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
       float8 scores[Tile::kColumns];
       score_tile(keys, shared, own, scores);
       load_key(bases.key, lane, keys);
-      const float8 value_scale = *reinterpret_cast<const float8*>(&own.scale[Tile::kScales][8 * half]);
-
-      const bool partial = token + Tile::kTokens > min(shortest, end);
+      // No reference is known before the first tile of a run, and in the last one rows see different tokens.
+      const bool special = token == begin || token + Tile::kTokens > min(shortest, end);
       float sums[Tile::kColumns];
-      bool large = false;
-#pragma unroll
-      for (int c = 0; c < Tile::kColumns; ++c) {
-        const auto made = partial ? weigh<true, false>(scores[c], value_scale, columns[c], visible[c] - token)
-                                  : weigh<false, false>(scores[c], value_scale, columns[c], 8);
-        write_weights(shared, parity, c, lane.wave, made);
-        sums[c] = made.sum;
-        large |= made.large;
-      }
-      shared.large[parity][lane.wave] = __builtin_amdgcn_ballot_w32(large);
-      workgroup_barrier();
-      const auto flags = *reinterpret_cast<const uint4*>(shared.large[parity]);
-      // No reference is known before the first tile of a run.
-      if (token == begin || uniform((flags[0] | flags[1]) | (flags[2] | flags[3])) != 0) {
+      if (!special) {
+        const float8 value_scale = *reinterpret_cast<const float8*>(&own.scale[Tile::kScales][8 * half]);
+        bool large = false;
 #pragma unroll
         for (int c = 0; c < Tile::kColumns; ++c) {
-          const float largest = largest_power(scores[c], value_scale, columns[c], partial ? visible[c] - token : 8);
+          const auto made = weigh(scores[c], value_scale, columns[c]);
+          write_weights(shared, parity, c, lane.wave, made);
+          sums[c] = made.sum;
+          large |= made.large;
+        }
+        shared.large[parity][lane.wave] = __builtin_amdgcn_ballot_w32(large);
+      }
+      workgroup_barrier();
+      const auto flags = *reinterpret_cast<const uint4*>(shared.large[parity]);
+      if (special || uniform((flags[0] | flags[1]) | (flags[2] | flags[3])) != 0) {
+        const float8 value_scale = *reinterpret_cast<const float8*>(&own.scale[Tile::kScales][8 * half]);
+#pragma unroll
+        for (int c = 0; c < Tile::kColumns; ++c) {
+          const float largest = largest_power(scores[c], value_scale, columns[c], visible[c] - token);
           shared.exchange[lane.wave][16 * c + lane_row] = __builtin_fmaxf(largest, lane_xor<16>(largest));
         }
         workgroup_barrier();
@@ -184,10 +188,11 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
           const float raised = __builtin_fmaxf(columns[c].reference, largest - kReferenceMargin);
           const float rescale = raised == columns[c].reference ? 1.0f : exp2(columns[c].reference - raised);
           columns[c].reference = raised;
+          columns[c].active = columns[c].active == kInfinity ? kInfinity : raised;
           columns[c].sum *= rescale;
 #pragma unroll
           for (int n = 0; n < Tile::kChunks; ++n) out[c][n] *= rescale;
-          const auto made = weigh<true, true>(scores[c], value_scale, columns[c], partial ? visible[c] - token : 8);
+          const auto made = weigh_seen(scores[c], value_scale, columns[c], visible[c] - token);
           write_weights(shared, parity, c, lane.wave, made);
           sums[c] = made.sum;
         }
@@ -199,7 +204,7 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
 #pragma unroll
       for (int n = 0; n < Tile::kChunks; ++n) {
         unpack_value(values, lane, n, own.operand);
-        wave_fence();
+        operand_fence();
 #pragma unroll
         for (int step = 0; step < Tile::kWaves; ++step) {
           const _Float16* place = &own.operand[lane_row][16 * step];
@@ -207,8 +212,9 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
 #pragma unroll
           for (int c = 0; c < Tile::kColumns; ++c)
             out[c][n] = wmma(operand, read_weights(shared, parity, c, step), out[c][n]);
+          limit_reads<Tile>(step);
         }
-        wave_fence();
+        operand_fence();
       }
       load_value(bases.value, lane, values);
       parity ^= 1;

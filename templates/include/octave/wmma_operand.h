@@ -143,6 +143,19 @@ OCTAVE_DEVICE half16 read_operand(const _Float16* first, const _Float16* second)
   return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
+// Between writes and reads of a wave's operands. Nothing is moved across, so that only one chunk is in registers.
+OCTAVE_DEVICE void operand_fence() {
+  wave_fence();
+  __builtin_amdgcn_sched_barrier(0);
+}
+
+// Keeps the operands of few of the four steps of a chunk in registers at a time: the more columns, the fewer.
+template <class Tile>
+OCTAVE_DEVICE void limit_reads(int step) {
+  constexpr int kSteps = Tile::kColumns == 1 ? 4 : Tile::kColumns == 2 ? 2 : 1;
+  if (step % kSteps == kSteps - 1) __builtin_amdgcn_sched_barrier(0);
+}
+
 OCTAVE_DEVICE float8 wmma(half16 a, half16 b, float8 c) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c); }
 
 }  // namespace octave

@@ -44,6 +44,8 @@ OCTAVE_DEVICE void round_row(const Scalar* source, const uint32_t* k_signs, floa
 struct WmmaColumn {
   float query_scale;
   float reference;
+  // The reference while tokens of the row's request are looked at, else infinity, which makes each p 0.
+  float active;
   float sum;
 };
 
@@ -52,6 +54,7 @@ inline constexpr float kReferenceMargin = 7.0f;
 inline constexpr float kLargestPower = 64.0f;
 inline constexpr float kLargestHalf = 65504.0f;
 
+// p·scale of V of a lane's eight tokens, and the sum of p.
 struct Weights {
   _Float16 weight[8];
   float sum;
@@ -59,25 +62,14 @@ struct Weights {
   bool large;
 };
 
-// p·scale of V of a lane's eight tokens, of which the first `seen` count where kMasked says so. The reference is
-// rounded; where scores are so large that this matters, kBounded keeps the results finite.
-template <bool kMasked, bool kBounded>
-OCTAVE_DEVICE Weights weigh(const float8& scores, const float8& value_scale, const WmmaColumn& column, int seen) {
+OCTAVE_DEVICE Weights weigh(const float8& scores, const float8& value_scale, const WmmaColumn& column) {
   Weights made;
   uint32_t largest = 0;
   float p[8];
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
-    float power = __builtin_fmaf(scores[r], column.query_scale, -column.reference);
-    float scale = value_scale[r];
-    if (kBounded && power > kLargestPower) power = kLargestPower;
-    if (kMasked) {
-      power = r < seen ? power : -kInfinity;
-      scale = r < seen ? scale : 0.0f;
-    }
-    p[r] = exp2(power);
-    float weight = p[r] * scale;
-    if (kBounded && weight > kLargestHalf) weight = kLargestHalf;
+    p[r] = exp2(scores[r] * column.query_scale - column.active);
+    const float weight = p[r] * value_scale[r];
     largest = LargestBits{}(largest, bit_cast<uint32_t>(weight));
     made.weight[r] = static_cast<_Float16>(weight);
   }
@@ -86,14 +78,33 @@ OCTAVE_DEVICE Weights weigh(const float8& scores, const float8& value_scale, con
   return made;
 }
 
-// The largest score + log2 of the scale of V, of the lane's tokens that are seen.
+// The same where only the first `seen` tokens count. The reference is rounded; where scores are so large that this
+// matters, the results are kept finite.
+OCTAVE_DEVICE Weights weigh_seen(const float8& scores, const float8& value_scale, const WmmaColumn& column, int seen) {
+  Weights made;
+  made.sum = 0.0f;
+  made.large = false;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    float power = scores[r] * column.query_scale - column.reference;
+    if (power > kLargestPower) power = kLargestPower;
+    const float p = exp2(power);
+    float weight = p * value_scale[r];
+    if (weight > kLargestHalf) weight = kLargestHalf;
+    made.sum += r < seen ? p : 0.0f;
+    made.weight[r] = static_cast<_Float16>(r < seen ? weight : 0.0f);
+  }
+  return made;
+}
+
+// The largest score + log2 of the scale of V, of the first `seen` of the lane's tokens.
 OCTAVE_DEVICE float largest_power(const float8& scores, const float8& value_scale, const WmmaColumn& column, int seen) {
   float largest = -kInfinity;
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
-    const float size = __builtin_fmaxf(value_scale[r], 0x1p-30f);
-    const float power = __builtin_fmaf(scores[r], column.query_scale, __builtin_amdgcn_logf(size));
-    largest = r < seen ? __builtin_fmaxf(largest, power) : largest;
+    const float size = __builtin_amdgcn_logf(__builtin_fmaxf(value_scale[r], 0x1p-30f));
+    const float power = scores[r] * column.query_scale + size;
+    largest = __builtin_fmaxf(largest, r < seen ? power : -kInfinity);
   }
   return largest;
 }
