@@ -11,34 +11,33 @@ from octave_gen.kernels.splits import SPLIT_GRANULE
 
 WAVES = 4
 TILE = 16
-MAX_ROWS = 64
-"""gqa_group × query_group: four columns of outputs are what a wave's registers hold."""
+MAX_ROWS = 32
+"""Query rows of a workgroup: two columns of scores and outputs are what a wave's registers hold."""
 HEAD_SIZES = (128, 256)
 
 ACCURACY = Accuracy(query_mode="fp16", exact_bound=1e-3, rounding=8192.0)
 """rounding: probabilities are fp16."""
 
 
-def _rows(shape: Shape) -> int:
+def _queries(shape: Shape) -> int:
+    """Query tokens of a workgroup: the query group, or as many of it as there are rows for."""
     assert shape.gqa_group is not None
     assert shape.query_group is not None
-    return shape.gqa_group * shape.query_group
+    return min(shape.query_group, MAX_ROWS // shape.gqa_group)
 
 
 def _geometry(shape: Shape, arch: Arch) -> Geometry:
-    assert shape.query_group is not None
     return Geometry(
         threads=WAVES * arch.wave_size,
-        grid=(Extent("queries", shape.query_group), Extent("kv_heads"), Extent("kv_splits")),
+        grid=(Extent("queries", _queries(shape)), Extent("kv_heads"), Extent("kv_splits")),
     )
 
 
 def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
     assert shape.gqa_group is not None
-    assert shape.query_group is not None
     return {
         "gqa_group": shape.gqa_group,
-        "query_group": shape.query_group,
+        "queries": _queries(shape),
         "waves": WAVES,
         "split_granule": SPLIT_GRANULE,
     }
@@ -47,8 +46,8 @@ def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
 def _refuse(shape: Shape, arch: Arch) -> str | None:
     if shape.head_size not in HEAD_SIZES:
         return f"the wmma tier holds head_size {' and '.join(map(str, HEAD_SIZES))}, not {shape.head_size}"
-    if _rows(shape) > MAX_ROWS:
-        return f"the wmma tier holds gqa_group × query_group up to {MAX_ROWS}, not {_rows(shape)}"
+    if _queries(shape) < 1:
+        return f"the wmma tier holds a gqa_group up to {MAX_ROWS}, not {shape.gqa_group}"
     return None
 
 

@@ -42,11 +42,14 @@ OCTAVE_DEVICE void score_tile(const KeyWords<Format, Tile>& words, WmmaShared<Ti
                               typename WmmaShared<Tile>::Wave& own, float8 (&scores)[Tile::kColumns]) {
   const int row = lane_index() % 16;
   const int half = lane_index() / 16;
-  float8 sums[Tile::kColumns] = {};
 #pragma unroll
   for (int b = 0; b < Tile::kBlocks; ++b) {
     unpack_key(words, b, own.operand);
     operand_fence();
+    // Blocks that have scales of their own start from zero.
+    float8 sums[Tile::kColumns];
+#pragma unroll
+    for (int c = 0; c < Tile::kColumns; ++c) sums[c] = Tile::kScales == 1 && b > 0 ? scores[c] : float8{};
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
       const _Float16* place = &own.operand[row][16 * step];
@@ -59,16 +62,17 @@ OCTAVE_DEVICE void score_tile(const KeyWords<Format, Tile>& words, WmmaShared<Ti
       limit_reads<Tile>(step);
     }
     operand_fence();
-    if (Tile::kScales == 1 && b < Tile::kBlocks - 1) continue;
     const float8 scale = *reinterpret_cast<const float8*>(&own.scale[Tile::kScales == 1 ? 0 : b][8 * half]);
 #pragma unroll
     for (int c = 0; c < Tile::kColumns; ++c) {
 #pragma unroll
       for (int r = 0; r < 8; ++r) {
-        scores[c][r] =
-            Tile::kScales == 1 || b == 0 ? sums[c][r] * scale[r] : __builtin_fmaf(sums[c][r], scale[r], scores[c][r]);
+        if (Tile::kScales == 1) {
+          scores[c][r] = b < Tile::kBlocks - 1 ? sums[c][r] : sums[c][r] * scale[r];
+        } else {
+          scores[c][r] = b == 0 ? sums[c][r] * scale[r] : __builtin_fmaf(sums[c][r], scale[r], scores[c][r]);
+        }
       }
-      sums[c] = float8{};
     }
   }
 }
@@ -101,6 +105,8 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
   }
   workgroup_barrier();
 
+  float* partials =
+      mid_o + first_query * mid_token_stride + kv_head * Config::kGqaGroup * mid_head_stride + split * mid_split_stride;
   const int lane_row = lane_index() % 16;
   const int half = lane_index() / 16;
   WmmaColumn columns[Tile::kColumns];
@@ -232,9 +238,7 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
     const int row = 16 * c + lane_row;
     const int q = row / Config::kGqaGroup;
     if (row >= Tile::kRows || q >= queries) continue;
-    float* partial = mid_o + (first_query + q) * mid_token_stride +
-                     (kv_head * Config::kGqaGroup + row % Config::kGqaGroup) * mid_head_stride +
-                     split * mid_split_stride;
+    float* partial = partials + q * mid_token_stride + row % Config::kGqaGroup * mid_head_stride;
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
       const int place = 2 * r + half;

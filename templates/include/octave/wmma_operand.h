@@ -149,11 +149,10 @@ OCTAVE_DEVICE void operand_fence() {
   __builtin_amdgcn_sched_barrier(0);
 }
 
-// Keeps the operands of few of the four steps of a chunk in registers at a time: the more columns, the fewer.
+// Keeps the operands of few of the four steps of a chunk in registers at a time.
 template <class Tile>
 OCTAVE_DEVICE void limit_reads(int step) {
-  constexpr int kSteps = Tile::kColumns == 1 ? 4 : Tile::kColumns == 2 ? 2 : 1;
-  if (step % kSteps == kSteps - 1) __builtin_amdgcn_sched_barrier(0);
+  if (Tile::kColumns > 1 && step % 2 == 1) __builtin_amdgcn_sched_barrier(0);
 }
 
 OCTAVE_DEVICE float8 wmma(half16 a, half16 b, float8 c) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c); }

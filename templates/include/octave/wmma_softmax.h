@@ -54,6 +54,13 @@ inline constexpr float kReferenceMargin = 7.0f;
 inline constexpr float kLargestPower = 64.0f;
 inline constexpr float kLargestHalf = 65504.0f;
 
+// Comparisons with `seen` before and behind this have masks of their own, which so need not stay in scalar registers;
+// and what is behind this starts when what is before it has ended.
+OCTAVE_DEVICE void keep_apart(int& seen) {
+  __builtin_amdgcn_sched_barrier(0);
+  asm("" : "+v"(seen));
+}
+
 // p·scale of V of a lane's eight tokens, and the sum of p.
 struct Weights {
   _Float16 weight[8];
@@ -81,6 +88,7 @@ OCTAVE_DEVICE Weights weigh(const float8& scores, const float8& value_scale, con
 // The same where only the first `seen` tokens count. The reference is rounded; where scores are so large that this
 // matters, the results are kept finite.
 OCTAVE_DEVICE Weights weigh_seen(const float8& scores, const float8& value_scale, const WmmaColumn& column, int seen) {
+  keep_apart(seen);
   Weights made;
   made.sum = 0.0f;
   made.large = false;
@@ -99,6 +107,7 @@ OCTAVE_DEVICE Weights weigh_seen(const float8& scores, const float8& value_scale
 
 // The largest score + log2 of the scale of V, of the first `seen` of the lane's tokens.
 OCTAVE_DEVICE float largest_power(const float8& scores, const float8& value_scale, const WmmaColumn& column, int seen) {
+  keep_apart(seen);
   float largest = -kInfinity;
 #pragma unroll
   for (int r = 0; r < 8; ++r) {

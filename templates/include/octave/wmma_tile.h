@@ -22,7 +22,7 @@ struct WmmaTile {
   // Tokens whose scores a wave computes, and tokens of a tile.
   static constexpr int kWaveTokens = 16;
   static constexpr int kTokens = kWaves * kWaveTokens;
-  static constexpr int kQueries = Config::kQueryGroup;
+  static constexpr int kQueries = Config::kQueries;
   static constexpr int kRows = Config::kGqaGroup * kQueries;
   static constexpr int kColumns = (kRows + 15) / 16;
   static constexpr int kBlocks = kHeadSize / 64;
