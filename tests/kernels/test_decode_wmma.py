@@ -47,3 +47,31 @@ def _spec(head: int) -> str:
     ]
     budgets = [BUDGET.format(selector=selector, vgprs=vgprs, occupancy=waves) for selector, vgprs, waves in rows]
     return SPEC.format(head=head) + "".join(budgets)
+
+
+Built = tuple[list[Subject], Interpreted]
+
+
+@pytest.fixture(scope="module", params=[128, 256])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The wmma variants of a head size, on a chip that offers the tier; the build holds them to the budget above."""
+    folder = tmp_path_factory.mktemp("wmma")
+    file = folder / "wmma.toml"
+    file.write_text(_spec(request.param))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OCTAVE_CACHE_DIR", str(folder / "cache"))
+        patch.setitem(ARCHS, "gfx1100", replace(ARCHS["gfx1100"], tiers=("portable", "wmma")))
+        planned = plan.variants([spec.load(file)])
+        chosen = [variant for variant in planned if variant.kind.name == "reduce" or variant.tier.name == "wmma"]
+        pipeline.build(chosen, out=folder / "out", progress=lambda line: None)
+        library = read(folder / "out", "gfx1100")
+    own = [subject for subject in library.subjects if subject.variant.key.tier == "wmma"]
+    return own, Interpreted(library.code_objects)
+
+
+def test_quick_cases(built: Built) -> None:
+    own, executor = built
+    assert len(own) == 6
+    for subject in own:
+        for case in QUICK["decode"]:
+            assert checks.run(subject, case, 0, executor).problems == ()
