@@ -10,72 +10,11 @@
 #include "octave/device.h"
 #include "octave/lanes.h"
 #include "octave/wmma_operand.h"
+#include "octave/wmma_score.h"
 #include "octave/wmma_softmax.h"
 #include "octave/wmma_tile.h"
 
 namespace octave {
-
-// The addresses of a tile: those of the four times 16 tokens, and of this wave's. Tokens at `end` and behind it are
-// not read: `inside`, a place that exists, stands for them.
-struct TileBases {
-  const uint8_t* value[4];
-  const uint8_t* key;
-
-  template <class Base>
-  static OCTAVE_MEMBER TileBases of(TokenWalk& walk, const TokenWalk& inside, int end, int block_size, int wave,
-                                    Base base_of) {
-    TileBases self;
-#pragma unroll
-    for (int t = 0; t < 4; ++t) {
-      const bool exists = walk.token < end;
-      self.value[t] = base_of(exists ? walk.page : inside.page, exists ? walk.row : inside.row);
-      if (t == 0 || t == wave) self.key = self.value[t];
-      walk.advance(block_size);
-    }
-    return self;
-  }
-};
-
-// Scores of the wave's 16 tokens times K's scales, before the query's scale: tokens 8·(lane/16) + r of row lane % 16.
-template <class Format, class Tile>
-OCTAVE_DEVICE void score_tile(const KeyWords<Format, Tile>& words, WmmaShared<Tile>& shared,
-                              typename WmmaShared<Tile>::Wave& own, float8 (&scores)[Tile::kColumns]) {
-  const int row = lane_index() % 16;
-  const int half = lane_index() / 16;
-#pragma unroll
-  for (int b = 0; b < Tile::kBlocks; ++b) {
-    unpack_key(words, b, own.operand);
-    operand_fence();
-    // Blocks that have scales of their own start from zero.
-    float8 sums[Tile::kColumns];
-#pragma unroll
-    for (int c = 0; c < Tile::kColumns; ++c) sums[c] = Tile::kScales == 1 && b > 0 ? scores[c] : float8{};
-#pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      const _Float16* place = &own.operand[row][16 * step];
-      const half16 keys = read_operand(place, place + 8);
-#pragma unroll
-      for (int c = 0; c < Tile::kColumns; ++c) {
-        const _Float16* query = &shared.query[16 * c + row][64 * b + 16 * step];
-        sums[c] = wmma(keys, read_operand(query, query + 8), sums[c]);
-      }
-      limit_reads<Tile>(step);
-    }
-    operand_fence();
-    const float8 scale = *reinterpret_cast<const float8*>(&own.scale[Tile::kScales == 1 ? 0 : b][8 * half]);
-#pragma unroll
-    for (int c = 0; c < Tile::kColumns; ++c) {
-#pragma unroll
-      for (int r = 0; r < 8; ++r) {
-        if (Tile::kScales == 1) {
-          scores[c][r] = b < Tile::kBlocks - 1 ? sums[c][r] : sums[c][r] * scale[r];
-        } else {
-          scores[c][r] = b == 0 ? sums[c][r] * scale[r] : __builtin_fmaf(sums[c][r], scale[r], scores[c][r]);
-        }
-      }
-    }
-  }
-}
 
 template <class Format, class Config, class Scalar>
 OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const int32_t* block_table,
@@ -141,25 +80,26 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
       columns[c].active = in_run ? columns[c].reference : kInfinity;
     }
     const int32_t* blocks = block_table + request * block_table_stride;
-    const auto base_of = [&](int page, int row) {
-      return head_cache + (blocks[page] * cache_block_stride + row * cache_row_stride);
-    };
     auto walk = TokenWalk::from(begin, block_size);
     const TokenWalk inside = walk;
-    auto bases = TileBases::of(walk, inside, end, block_size, lane.wave, base_of);
+    auto places = TilePlaces::of(blocks, walk, inside, end, block_size, lane.wave);
+    const auto slots_at = [&](int block, int row) {
+      return slots_from(head_cache + (block * cache_block_stride + row * cache_row_stride));
+    };
+    const auto slots_of = [&](int t) { return slots_at(places.block[t], places.row[t]); };
     KeyWords<Format, Tile> keys;
     ValueWords<Format, Tile> values;
-    load_key(bases.key, lane, keys);
-    load_value(bases.value, lane, values);
+#pragma unroll
+    for (int b = 0; b < Tile::kBlocks; ++b) load_key(slots_at(places.own_block, places.own_row), lane, b, keys);
+    load_value(slots_of, lane, values);
     for (int token = begin; token < end; token += Tile::kTokens) {
-      bases = TileBases::of(walk, inside, end, block_size, lane.wave, base_of);
+      places = TilePlaces::of(blocks, walk, inside, end, block_size, lane.wave);
       if (half == 0) {
 #pragma unroll
         for (int i = 0; i <= Tile::kScales; ++i) own.scale[i][lane_row % 2 * 8 + lane_row / 2] = keys.scale(i);
       }
       float8 scores[Tile::kColumns];
-      score_tile(keys, shared, own, scores);
-      load_key(bases.key, lane, keys);
+      score_tile(keys, slots_at(places.own_block, places.own_row), lane, shared, scores);
       // No reference is known before the first tile of a run, and in the last one rows see different tokens.
       const bool special = token == begin || token + Tile::kTokens > min(shortest, end);
       float sums[Tile::kColumns];
@@ -211,6 +151,7 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
       for (int n = 0; n < Tile::kChunks; ++n) {
         unpack_value(values, lane, n, own.operand);
         operand_fence();
+        if (n == Tile::kChunks - 1) load_value(slots_of, lane, values);
 #pragma unroll
         for (int step = 0; step < Tile::kWaves; ++step) {
           const _Float16* place = &own.operand[lane_row][16 * step];
@@ -222,7 +163,6 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
         }
         operand_fence();
       }
-      load_value(bases.value, lane, values);
       parity ^= 1;
     }
   }

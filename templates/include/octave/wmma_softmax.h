@@ -1,9 +1,7 @@
-// Query rows and probabilities of the wmma tier.
+// Probabilities of the wmma tier.
 #pragma once
 
-#include "octave/decode_group.h"
 #include "octave/lanes.h"
-#include "octave/vector.h"
 #include "octave/wmma_operand.h"
 
 namespace octave {
@@ -11,33 +9,6 @@ namespace octave {
 struct LargestBits {
   OCTAVE_MEMBER uint32_t operator()(uint32_t a, uint32_t b) const { return a > b ? a : b; }
 };
-
-// Rotates a query row like K and rounds it to fp16, times the power of two that takes its largest value to [2^14,
-// 2^15).
-template <class Format, class Tile, class Scalar>
-OCTAVE_DEVICE void round_row(const Scalar* source, const uint32_t* k_signs, float unit, WmmaShared<Tile>& shared,
-                             int row) {
-  constexpr int kCount = kElements<Tile::kHeadSize>;
-  float x[kCount] = {};
-  if (source != nullptr) {
-    load_vector(source, x);
-    rotate_forward<Format::kKBlockSize>(k_signs, x);
-  }
-  // As integers, so that a NaN is larger than all numbers.
-  uint32_t bits = 0;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) bits = LargestBits{}(bits, bit_cast<uint32_t>(__builtin_fabsf(x[i])));
-  bits = group_reduce<kWaveSize>(bits, LargestBits{});
-  const bool finite = bits < 0x7F800000u;
-  const bool used = finite && bit_cast<float>(bits) >= kQueryFloor;
-  const uint32_t exponent = bits >> 23;
-  const float inverse = used ? bit_cast<float>((268u - exponent) << 23) : 0.0f;
-  const float scale = bit_cast<float>((exponent - 14u) << 23);
-#pragma unroll
-  for (int i = 0; i < kCount; ++i)
-    shared.query[row][lane_index() * kCount + i] = static_cast<_Float16>(used ? x[i] * inverse : 0.0f);
-  if (lane_index() == 0) shared.query_scale[row] = used ? scale * unit : finite ? 0.0f : __builtin_nanf("");
-}
 
 // Running softmax of a query row: p = 2^(score - reference). The reference follows the largest p·scale of V lazily, so
 // that it stays below 2^15, and is 2^7 after each step; smaller ones keep all bits down to 2^-14.

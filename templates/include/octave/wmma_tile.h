@@ -139,25 +139,25 @@ struct ValueWords {
   Words<1> high[Tile::kWaves];
 };
 
+// Block `b` of K; with the first one the scales.
 template <class Format, class Tile>
-OCTAVE_DEVICE void load_key(const uint8_t* base, const WmmaLane<Format, Tile>& lane, KeyWords<Format, Tile>& words) {
-  const auto slots = slots_from(base);
-#pragma unroll
-  for (int b = 0; b < Tile::kRotaryBlocks; ++b) words.rotary[b] = load_words<4>(slots, lane.rotary + 32 * b);
-#pragma unroll
-  for (int b = 0; b < Tile::kRestBlocks; ++b) {
-    words.low[b] = load_words<2>(slots, lane.key + 16 * b);
-    words.high[b] = load_words<1>(slots, lane.key_high + 8 * b);
+OCTAVE_DEVICE void load_key(__amdgpu_buffer_rsrc_t slots, const WmmaLane<Format, Tile>& lane, int b,
+                            KeyWords<Format, Tile>& words) {
+  if (b == 0) words.scales = load_words<KeyWords<Format, Tile>::kScaleWords>(slots, lane.scale);
+  if (b < Tile::kRotaryBlocks) {
+    words.rotary[b] = load_words<4>(slots, lane.rotary + 32 * b);
+  } else {
+    const int rest = b - Tile::kRotaryBlocks;
+    words.low[rest] = load_words<2>(slots, lane.key + 16 * rest);
+    words.high[rest] = load_words<1>(slots, lane.key_high + 8 * rest);
   }
-  words.scales = load_words<KeyWords<Format, Tile>::kScaleWords>(slots, lane.scale);
 }
 
-template <class Format, class Tile>
-OCTAVE_DEVICE void load_value(const uint8_t* const (&bases)[Tile::kWaves], const WmmaLane<Format, Tile>& lane,
-                              ValueWords<Format, Tile>& words) {
+template <class Format, class Tile, class Slots>
+OCTAVE_DEVICE void load_value(Slots slots_of, const WmmaLane<Format, Tile>& lane, ValueWords<Format, Tile>& words) {
 #pragma unroll
   for (int t = 0; t < Tile::kWaves; ++t) {
-    const auto slots = slots_from(bases[t]);
+    const auto slots = slots_of(t);
     words.low[t] = load_words<ValueWords<Format, Tile>::kWords>(slots, lane.value);
     if constexpr (Format::kVBits == 3) words.high[t] = load_words<1>(slots, lane.value_high);
   }
@@ -179,6 +179,31 @@ struct TokenWalk {
     const int wraps = static_cast<int>(static_cast<uint32_t>(block_size - 1 - row) >> 31);
     page += wraps;
     row &= wraps - 1;
+  }
+};
+
+// Where a tile's four times 16 tokens lie, read from the block table. Tokens at `end` and behind it are not looked up:
+// `inside`, a place that exists, stands for them.
+struct TilePlaces {
+  int block[4];
+  int row[4];
+  // Of the 16 tokens whose scores this wave computes
+  int own_block;
+  int own_row;
+
+  static OCTAVE_MEMBER TilePlaces of(const int32_t* blocks, TokenWalk& walk, const TokenWalk& inside, int end,
+                                     int block_size, int wave) {
+    TilePlaces self;
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      const bool exists = walk.token < end;
+      self.block[t] = blocks[exists ? walk.page : inside.page];
+      self.row[t] = exists ? walk.row : inside.row;
+      self.own_block = t == 0 || t == wave ? self.block[t] : self.own_block;
+      self.own_row = t == 0 || t == wave ? self.row[t] : self.own_row;
+      walk.advance(block_size);
+    }
+    return self;
   }
 };
 
