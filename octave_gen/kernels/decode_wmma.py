@@ -11,7 +11,7 @@ from octave_gen.kernels.splits import SPLIT_GRANULE
 
 WAVES = 4
 TILE = 16
-MAX_ROWS = 32
+MAX_ROWS = 48
 """Query rows of a workgroup: two columns of scores and outputs are what a wave's registers hold."""
 HEAD_SIZES = (128, 256)
 
@@ -23,7 +23,8 @@ def _queries(shape: Shape) -> int:
     """Query tokens of a workgroup: the query group, or as many of it as there are rows for."""
     assert shape.gqa_group is not None
     assert shape.query_group is not None
-    return min(shape.query_group, MAX_ROWS // shape.gqa_group)
+    workgroups = -(-shape.gqa_group * shape.query_group // MAX_ROWS)
+    return -(-shape.query_group // workgroups)
 
 
 def _geometry(shape: Shape, arch: Arch) -> Geometry:

@@ -157,9 +157,10 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
           const _Float16* place = &own.operand[lane_row][16 * step];
           const half16 operand = read_operand(place, place + 8);
 #pragma unroll
-          for (int c = 0; c < Tile::kColumns; ++c)
+          for (int c = 0; c < Tile::kColumns; ++c) {
             out[c][n] = wmma(operand, read_weights(shared, parity, c, step), out[c][n]);
-          limit_reads<Tile>(step);
+            limit_reads<Tile>(step, c);
+          }
         }
         operand_fence();
       }

@@ -149,10 +149,10 @@ OCTAVE_DEVICE void operand_fence() {
   __builtin_amdgcn_sched_barrier(0);
 }
 
-// Keeps the operands of few of the four steps of a chunk in registers at a time.
+// Behind the multiplication of column `c` in a step: keeps few of the four steps' operands in registers at a time.
 template <class Tile>
-OCTAVE_DEVICE void limit_reads(int step) {
-  if (Tile::kColumns > 1 && step % 2 == 1) __builtin_amdgcn_sched_barrier(0);
+OCTAVE_DEVICE void limit_reads(int step, int c) {
+  if (Tile::kColumns > 2 || (Tile::kColumns == 2 && c == 1 && step % 2 == 1)) __builtin_amdgcn_sched_barrier(0);
 }
 
 OCTAVE_DEVICE float8 wmma(half16 a, half16 b, float8 c) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c); }

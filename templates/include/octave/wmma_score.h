@@ -63,8 +63,8 @@ OCTAVE_DEVICE void score_tile(KeyWords<Format, Tile>& words, __amdgpu_buffer_rsr
       for (int c = 0; c < Tile::kColumns; ++c) {
         const _Float16* query = &shared.query[16 * c + row][64 * b + 16 * step];
         sums[c] = wmma(keys, read_operand(query, query + 8), sums[c]);
+        limit_reads<Tile>(step, c);
       }
-      limit_reads<Tile>(step);
     }
     operand_fence();
     const float8 scale = *reinterpret_cast<const float8*>(&own.scale[Tile::kScales == 1 ? 0 : b][8 * half]);
