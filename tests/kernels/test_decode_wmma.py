@@ -21,7 +21,7 @@ family = "octave"
 cache_dtypes = ["octave_k3v3_compact", "octave_k3v3", "octave_k3v4"]
 head_size = {head}
 rotary_dims = 64
-gqa_groups = [6]
+gqa_groups = [1, 6, 12]
 query_groups = [1, 4]
 query_dtypes = ["fp16"]
 archs = ["gfx1100"]
@@ -43,10 +43,23 @@ def _spec(head: int) -> str:
     rows = [(f'kernel = "{kernel}"', 96, 1) for kernel in ("store", "rotate", "reduce")]
     rows += [
         ('kernel = "decode"\ntiers = ["portable"]', 256, 1),
-        ('kernel = "decode"\ntiers = ["wmma"]', 256, 1),
+        ('kernel = "decode"\ntiers = ["wmma"]\nquery_groups = [1]', 192, 5),
+        ('kernel = "decode"\ntiers = ["wmma"]\nquery_groups = [4]\ngqa_groups = [1]', 192, 5),
+        ('kernel = "decode"\ntiers = ["wmma"]\nquery_groups = [4]\ngqa_groups = [6]', 240, 3),
+        ('kernel = "decode"\ntiers = ["wmma"]\nquery_groups = [4]\ngqa_groups = [12]', 256, 2),
     ]
     budgets = [BUDGET.format(selector=selector, vgprs=vgprs, occupancy=waves) for selector, vgprs, waves in rows]
     return SPEC.format(head=head) + "".join(budgets)
+
+
+def _tested(variant: plan.Variant) -> bool:
+    """All of group 6, and of the smallest and the largest tile one each."""
+    if variant.tier.name != "wmma":
+        return variant.kind.name == "reduce"
+    shape = variant.shape
+    return shape.gqa_group == 6 or (
+        shape.cache_dtype == "octave_k3v3" and (shape.gqa_group, shape.query_group) in ((1, 1), (12, 4))
+    )
 
 
 Built = tuple[list[Subject], Interpreted]
@@ -62,7 +75,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         patch.setenv("OCTAVE_CACHE_DIR", str(folder / "cache"))
         patch.setitem(ARCHS, "gfx1100", replace(ARCHS["gfx1100"], tiers=("portable", "wmma")))
         planned = plan.variants([spec.load(file)])
-        chosen = [variant for variant in planned if variant.kind.name == "reduce" or variant.tier.name == "wmma"]
+        chosen = [variant for variant in planned if _tested(variant)]
         pipeline.build(chosen, out=folder / "out", progress=lambda line: None)
         library = read(folder / "out", "gfx1100")
     own = [subject for subject in library.subjects if subject.variant.key.tier == "wmma"]
@@ -71,7 +84,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_quick_cases(built: Built) -> None:
     own, executor = built
-    assert len(own) == 6
+    assert len(own) == 8
     for subject in own:
         for case in QUICK["decode"]:
             assert checks.run(subject, case, 0, executor).problems == ()
