@@ -12,7 +12,7 @@ from octave_gen.kernels.splits import SPLIT_GRANULE
 WAVES = 4
 TILE = 16
 MAX_ROWS = 48
-"""Query rows of a workgroup: two columns of scores and outputs are what a wave's registers hold."""
+"""Query rows of a workgroup: three columns of 16 are what a wave's registers hold."""
 HEAD_SIZES = (128, 256)
 
 ACCURACY = Accuracy(query_mode="fp16", exact_bound=1e-3, rounding=8192.0)
@@ -20,10 +20,10 @@ ACCURACY = Accuracy(query_mode="fp16", exact_bound=1e-3, rounding=8192.0)
 
 
 def _queries(shape: Shape) -> int:
-    """Query tokens of a workgroup: the query group, or as many of it as there are rows for."""
+    """Query tokens of a workgroup: the query group, or equal parts of it that there are rows for."""
     assert shape.gqa_group is not None
     assert shape.query_group is not None
-    workgroups = -(-shape.gqa_group * shape.query_group // MAX_ROWS)
+    workgroups = -(-shape.query_group // (MAX_ROWS // shape.gqa_group))
     return -(-shape.query_group // workgroups)
 
 
@@ -47,8 +47,6 @@ def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
 def _refuse(shape: Shape, arch: Arch) -> str | None:
     if shape.head_size not in HEAD_SIZES:
         return f"the wmma tier holds head_size {' and '.join(map(str, HEAD_SIZES))}, not {shape.head_size}"
-    if _queries(shape) < 1:
-        return f"the wmma tier holds a gqa_group up to {MAX_ROWS}, not {shape.gqa_group}"
     return None
 
 
