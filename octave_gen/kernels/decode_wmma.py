@@ -20,11 +20,11 @@ ACCURACY = Accuracy(query_mode="fp16", exact_bound=1e-3, rounding=8192.0)
 
 
 def _queries(shape: Shape) -> int:
-    """Query tokens of a workgroup: the query group, or equal parts of it that there are rows for."""
+    """Query tokens of a workgroup: the largest part of query_group whose rows it holds."""
     assert shape.gqa_group is not None
     assert shape.query_group is not None
-    workgroups = -(-shape.query_group // (MAX_ROWS // shape.gqa_group))
-    return -(-shape.query_group // workgroups)
+    parts = (n for n in range(shape.query_group, 0, -1) if shape.query_group % n == 0)
+    return next(n for n in parts if n * shape.gqa_group <= MAX_ROWS)
 
 
 def _geometry(shape: Shape, arch: Arch) -> Geometry:
@@ -36,8 +36,10 @@ def _geometry(shape: Shape, arch: Arch) -> Geometry:
 
 def _constants(shape: Shape, arch: Arch) -> dict[str, int]:
     assert shape.gqa_group is not None
+    assert shape.query_group is not None
     return {
         "gqa_group": shape.gqa_group,
+        "query_group": shape.query_group,
         "queries": _queries(shape),
         "waves": WAVES,
         "split_granule": SPLIT_GRANULE,

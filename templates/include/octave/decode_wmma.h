@@ -18,16 +18,17 @@ namespace octave {
 
 template <class Format, class Config, class Scalar>
 OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const int32_t* block_table,
-                               const int32_t* q_to_req, const int32_t* q_to_klen, float* mid_o, const uint32_t* k_signs,
-                               int64_t query_token_stride, int64_t query_head_stride, int64_t cache_block_stride,
-                               int64_t cache_head_stride, int64_t cache_row_stride, int64_t block_table_stride,
-                               int64_t mid_token_stride, int64_t mid_head_stride, int64_t mid_split_stride,
-                               int32_t num_queries, int32_t num_requests, int32_t block_size, int32_t num_kv_splits,
+                               const int32_t* q_to_req, const int32_t* q_to_klen, const int32_t* group_starts,
+                               float* mid_o, const uint32_t* k_signs, int64_t query_token_stride,
+                               int64_t query_head_stride, int64_t cache_block_stride, int64_t cache_head_stride,
+                               int64_t cache_row_stride, int64_t block_table_stride, int64_t mid_token_stride,
+                               int64_t mid_head_stride, int64_t mid_split_stride, int32_t num_queries,
+                               int32_t num_groups, int32_t num_requests, int32_t block_size, int32_t num_kv_splits,
                                float sm_scale) {
   using Tile = WmmaTile<Format, Config>;
   __shared__ WmmaShared<Tile> shared;
-  const int first_query = workgroup_x() * Tile::kQueries;
-  const int queries = min(Tile::kQueries, num_queries - first_query);
+  const auto [first_query, queries] = query_range<Config>(group_starts, num_groups, num_queries);
+  if (queries <= 0) return;
   const int64_t kv_head = workgroup_y();
   const int64_t split = workgroup_z();
 

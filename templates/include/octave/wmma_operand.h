@@ -18,15 +18,16 @@ constexpr uint32_t half_bits(int value) {
 // The 3-bit codebook in fp16: a table of low bytes and one of high bytes, four entries to a dword.
 template <class Format>
 struct HalfBook {
-  static constexpr uint32_t table(int first, int shift) {
+  static constexpr uint32_t table(uint32_t values, int shift) {
     uint32_t bytes = 0;
-    for (int i = 0; i < 4; ++i) bytes |= ((half_bits(Format::kLut3[first + i]) >> shift) & 0xFF) << (8 * i);
+    for (int i = 0; i < 4; ++i)
+      bytes |= ((half_bits(static_cast<int8_t>(values >> (8 * i))) >> shift) & 0xFF) << (8 * i);
     return bytes;
   }
-  static constexpr uint32_t kLow0 = table(0, 0);
-  static constexpr uint32_t kLow1 = table(4, 0);
-  static constexpr uint32_t kHigh0 = table(0, 8);
-  static constexpr uint32_t kHigh1 = table(4, 8);
+  static constexpr uint32_t kLow0 = table(Format::kLut3Lo, 0);
+  static constexpr uint32_t kLow1 = table(Format::kLut3Hi, 0);
+  static constexpr uint32_t kHigh0 = table(Format::kLut3Lo, 8);
+  static constexpr uint32_t kHigh1 = table(Format::kLut3Hi, 8);
 };
 
 // fp16 values of four 3-bit codes, one per byte.
