@@ -34,6 +34,12 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
 
   load_query_group<Tile::kQueries>(q_to_req + first_query, q_to_klen + first_query, queries, num_requests,
                                    shared.request, shared.length);
+  if (thread_index() < Tile::kColumns * 16) {
+    const int q = thread_index() / Config::kGqaGroup;
+    const int64_t head = kv_head * Config::kGqaGroup + thread_index() % Config::kGqaGroup;
+    const int64_t place = (first_query + q) * mid_token_stride + head * mid_head_stride + split * mid_split_stride;
+    shared.partial[thread_index()] = thread_index() < Tile::kRows && q < queries ? place : -1;
+  }
   workgroup_barrier();
   const float unit = sm_scale * (1.4426950408889634f / Format::kLutOne);
   for (int row = wave_index(); row < Tile::kColumns * 16; row += Tile::kWaves) {
@@ -45,8 +51,6 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
   }
   workgroup_barrier();
 
-  float* partials =
-      mid_o + first_query * mid_token_stride + kv_head * Config::kGqaGroup * mid_head_stride + split * mid_split_stride;
   const int lane_row = lane_index() % 16;
   const int half = lane_index() / 16;
   WmmaColumn columns[Tile::kColumns];
@@ -83,7 +87,9 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
     const int32_t* blocks = block_table + request * block_table_stride;
     auto walk = TokenWalk::from(begin, block_size);
     const TokenWalk inside = walk;
-    auto places = TilePlaces::of(blocks, walk, inside, end, block_size, lane.wave);
+    auto pending = PendingPlaces::ask(blocks, walk, inside, end, block_size);
+    auto places = pending.wait(lane.wave);
+    pending = PendingPlaces::ask(blocks, walk, inside, end, block_size);
     const auto slots_at = [&](int block, int row) {
       return slots_from(head_cache + (block * cache_block_stride + row * cache_row_stride));
     };
@@ -94,7 +100,8 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
     for (int b = 0; b < Tile::kBlocks; ++b) load_key(slots_at(places.own_block, places.own_row), lane, b, keys);
     load_value(slots_of, lane, values);
     for (int token = begin; token < end; token += Tile::kTokens) {
-      places = TilePlaces::of(blocks, walk, inside, end, block_size, lane.wave);
+      places = pending.wait(lane.wave);
+      pending = PendingPlaces::ask(blocks, walk, inside, end, block_size);
       if (half == 0) {
 #pragma unroll
         for (int i = 0; i <= Tile::kScales; ++i) own.scale[i][lane_row % 2 * 8 + lane_row / 2] = keys.scale(i);
@@ -178,9 +185,8 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
 #pragma unroll
   for (int c = 0; c < Tile::kColumns; ++c) {
     const int row = 16 * c + lane_row;
-    const int q = row / Config::kGqaGroup;
-    if (row >= Tile::kRows || q >= queries) continue;
-    float* partial = partials + q * mid_token_stride + row % Config::kGqaGroup * mid_head_stride;
+    if (shared.partial[row] < 0) continue;
+    float* partial = mid_o + shared.partial[row];
 #pragma unroll
     for (int r = 0; r < 8; ++r) {
       const int place = 2 * r + half;

@@ -53,6 +53,8 @@ struct WmmaShared {
   alignas(16) uint32_t large[2][Tile::kWaves];
   float exchange[Tile::kWaves][Tile::kColumns * 16];
   float query_scale[Tile::kColumns * 16];
+  // Where a row's partials go, in elements; -1 for no row. Kept here, for scalar registers are few.
+  int64_t partial[Tile::kColumns * 16];
   int request[Tile::kQueries];
   int length[Tile::kQueries];
 };
@@ -182,28 +184,46 @@ struct TokenWalk {
   }
 };
 
-// Where a tile's four times 16 tokens lie, read from the block table. Tokens at `end` and behind it are not looked up:
-// `inside`, a place that exists, stands for them.
+// Where a tile's four times 16 tokens lie.
 struct TilePlaces {
   int block[4];
   int row[4];
   // Of the 16 tokens whose scores this wave computes
   int own_block;
   int own_row;
+};
 
-  static OCTAVE_MEMBER TilePlaces of(const int32_t* blocks, TokenWalk& walk, const TokenWalk& inside, int end,
-                                     int block_size, int wave) {
-    TilePlaces self;
+// The same, asked of the block table. The vector memory answers, whose waits are in order: a scalar load would be
+// waited for with the next read of LDS. Tokens at `end` and behind it are not looked up: `inside`, a place that exists,
+// stands for them.
+struct PendingPlaces {
+  int block[4];
+  int row[4];
+
+  static OCTAVE_MEMBER PendingPlaces ask(const int32_t* blocks, TokenWalk& walk, const TokenWalk& inside, int end,
+                                         int block_size) {
+    const auto table = slots_from(reinterpret_cast<const uint8_t*>(blocks));
+    PendingPlaces self;
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       const bool exists = walk.token < end;
-      self.block[t] = blocks[exists ? walk.page : inside.page];
+      const int page = exists ? walk.page : inside.page;
+      self.block[t] = static_cast<int>(__builtin_amdgcn_raw_buffer_load_b32(table, 0, 4 * page, 0));
       self.row[t] = exists ? walk.row : inside.row;
-      self.own_block = t == 0 || t == wave ? self.block[t] : self.own_block;
-      self.own_row = t == 0 || t == wave ? self.row[t] : self.own_row;
       walk.advance(block_size);
     }
     return self;
+  }
+  OCTAVE_MEMBER TilePlaces wait(int wave) const {
+    TilePlaces places;
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      places.block[t] = uniform(block[t]);
+      places.row[t] = row[t];
+      places.own_block = t == 0 || t == wave ? places.block[t] : places.own_block;
+      places.own_row = t == 0 || t == wave ? places.row[t] : places.own_row;
+    }
+    return places;
   }
 };
 
