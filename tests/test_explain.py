@@ -38,7 +38,10 @@ def planned() -> list[Variant]:
         ("decode_octave_k3v3_h256r64_g16_q8_f16_portable_gfx942", "gqa_group × query_group up to 64, not 128"),
         ("decode_octave_k3v3_h256r64_g6_q4_fp16_portable_gfx942", "no query dtype 'fp16'; query dtypes: f16, bf16"),
         ("decode_octave_k3v3_h320r64_g6_q4_portable_gfx942", "query dtype is missing"),
-        ("decode_octave_k3v3_h256r64_g6_q4_f16_scalar_gfx942", "decode has no tier 'scalar'; tiers: portable, mfma"),
+        (
+            "decode_octave_k3v3_h256r64_g6_q4_f16_scalar_gfx942",
+            "decode has no tier 'scalar'; tiers: portable, mfma, wmma",
+        ),
         ("decode_octave_k3v3_h256r64_g6_q4_f16_mfma_gfx1100", "gfx1100 offers no tier 'mfma'; tiers: portable"),
         ("decode_octave_k3v3_h256r64_g6_q4_f16_portable_gfx950", "gfx950 is not supported: CDNA4"),
         ("decode_octave_k3v3_h256r64_g6_q4_f16_portable_gfx943", r"did you mean gfx942\?"),

@@ -131,7 +131,7 @@ class Accuracy:
     prefill; the exponential makes it a relative error.
     """
 
-    query_mode: Literal["exact", "int8", "int16"] = "exact"
+    query_mode: Literal["exact", "int8", "int16", "fp16"] = "exact"
     exact_bound: float = 1e-3
     rounding: float = 8.0
     bf16_rounding: float | None = None

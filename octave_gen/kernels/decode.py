@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octave_gen.arch import Arch
-from octave_gen.kernels import decode_mfma
+from octave_gen.kernels import decode_mfma, decode_wmma
 from octave_gen.kernels.base import (
     F32,
     I32,
@@ -109,5 +109,6 @@ KIND = KernelKind(
             Accuracy(query_mode="int8", exact_bound=3e-2),
         ),
         decode_mfma.tier(ARGUMENTS),
+        decode_wmma.tier(ARGUMENTS),
     ),
 )

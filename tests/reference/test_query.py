@@ -6,7 +6,7 @@ import torch
 
 from octave_gen.formats.octave import SlotLayout
 from octave_gen.formats.octave.rotation import rotate_forward, sign_tensor
-from octave_gen.reference.query import prepare_query, quantize_query, rotate_query
+from octave_gen.reference.query import prepare_query, quantize_query, rotate_query, round_query
 
 BLOCK, COMPACT = SlotLayout.of(256, 64, 3), SlotLayout.of(256, 64, 19)
 LAYOUTS = [BLOCK, COMPACT, SlotLayout.of(192, 64, 4), SlotLayout.of(512, 128, 19)]
@@ -64,6 +64,31 @@ def test_int8_form_is_near_the_exact_one(layout: SlotLayout) -> None:
     error = (int8 - exact).reshape(5, 4, -1, 64).abs()
     assert torch.all(error <= step * (0.5 + 1e-4))
     assert not torch.equal(int8, exact)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_fp16_form_is_the_nearest_fp16_of_a_power_of_two_times_the_row(layout: SlotLayout) -> None:
+    query = gaussian(5, 4, layout.head_size) * torch.logspace(-20, 20, 5)[:, None, None]
+    values, scale = round_query(query, layout)
+    rotated = rotate_forward(query, layout.k_block_size).numpy()
+    largest = np.abs(values.numpy().astype(np.float64)).max(-1)
+    assert ((largest >= 2**14) & (largest <= 2**15)).all()
+    assert (np.frexp(scale.numpy())[0] == 0.5).all()
+    assert np.array_equal(values.numpy(), (rotated / scale.numpy()).astype(np.float16))
+    assert torch.equal(prepare_query(query, layout, "fp16", torch.float64), values.double() * scale.double())
+
+
+def test_fp16_form_of_zero_vanishing_and_non_finite_rows() -> None:
+    query = gaussian(4, 1, 256)
+    query[0] = 0.0
+    query[1] = 1e-31
+    query[2, 0, 70] = torch.inf
+    values, scale = round_query(query, BLOCK)
+    assert not values[:3].any()
+    assert scale.flatten()[:2].tolist() == [0.0, 0.0]
+    assert scale[2].isnan().all()
+    assert scale[3] > 0
+    assert values[3].any()
 
 
 def test_block_k_and_compact_rotate_differently() -> None:
