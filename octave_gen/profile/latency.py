@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from octave_gen import isa
 from octave_gen.arch import MATRIX_LAYOUTS, QUARTER_RATE_MULTIPLIES, IssueCosts
 from octave_gen.isa.decode import Instruction, Operand
 from octave_gen.profile.built import Kernel
-from octave_gen.profile.workload import METHODS
+from octave_gen.profile.workload import METHODS, Workload
 from octave_gen.verify.executor import Interpreter, written
+from octave_gen.verify.subject import Subject
 
 MEMORY_LATENCY = 1000
 """Clocks from the issue of a load to its data, unless another number is asked for."""
@@ -170,25 +171,37 @@ def estimate(kernel: Kernel, code_object: isa.CodeObject, latency: int = MEMORY_
     """By difference of two lengths, for kernels whose waves loop over their work; None for the others.
 
     decode: clocks for a tile of 16 tokens of the wave's own, so that a workgroup of n waves takes 16 * n tokens in that
-    time; reduce: for one split. Of the first wave of a launch.
+    time; prefill_prefix: for a tile that all waves share; reduce: for one split. Of the first wave of a launch.
     """
-    kind, arch = kernel.variant.kind.name, kernel.variant.arch
-    if kind not in ("decode", "reduce"):
+    kind = kernel.variant.kind.name
+    if kind not in ("decode", "reduce", "prefill_prefix"):
         return None
-    waves = kernel.variant.geometry.threads // arch.wave_size
     shorter, longer = METHODS[kind].lengths
+    at_a_time = per = 1 if kind == "reduce" else TILE
     if kind == "decode":
         # Whole tiles for each wave.
-        shorter = math.lcm(shorter, TILE * waves)
+        at_a_time = TILE * kernel.variant.geometry.threads // kernel.variant.arch.wave_size
+        shorter = math.lcm(shorter, at_a_time)
         longer = 2 * shorter
-    few, many = (_wave_clocks(kernel, code_object, length, latency) for length in (shorter, longer))
+    rate, launch = by_length(kernel, code_object, METHODS[kind].workload, (shorter, longer), latency)
+    return LoneWaveEstimate(rate * at_a_time, launch, per, latency)
+
+
+def by_length(
+    kernel: Kernel,
+    code_object: isa.CodeObject,
+    workload: Callable[[Subject, int], Workload],
+    lengths: tuple[int, int],
+    latency: int = MEMORY_LATENCY,
+) -> tuple[float, float]:
+    """Clocks of the first wave of a launch for one more of a length, and those that it takes besides."""
+    shorter, longer = lengths
+    few, many = (_wave_clocks(kernel, code_object, workload(kernel.subject, length), latency) for length in lengths)
     rate = (many - few) / (longer - shorter)
-    per = TILE * waves if kind == "decode" else 1
-    return LoneWaveEstimate(rate * per, few - rate * shorter, TILE if kind == "decode" else 1, latency)
+    return rate, few - rate * shorter
 
 
-def _wave_clocks(kernel: Kernel, code_object: isa.CodeObject, length: int, latency: int) -> float:
-    workload = METHODS[kernel.variant.kind.name].workload(kernel.subject, length)
+def _wave_clocks(kernel: Kernel, code_object: isa.CodeObject, workload: Workload, latency: int) -> float:
     trace = isa.WaveTrace()
     interpreter = Interpreter(isa.Options(check_races=False, watch=trace))
     interpreter.run(code_object, workload.launch, workload.tensors, written(kernel.subject.variant.arguments))

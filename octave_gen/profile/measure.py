@@ -11,9 +11,10 @@ from octave_gen.profile.built import Kernel
 from octave_gen.profile.counts import Counted, Counts, by_difference
 from octave_gen.profile.latency import LoneWaveEstimate, estimate
 from octave_gen.profile.model import Clocks, clocks
-from octave_gen.profile.workload import METHODS
+from octave_gen.profile.workload import METHODS, Workload
 from octave_gen.spec.fields import WORK
 from octave_gen.verify.executor import Interpreter, written
+from octave_gen.verify.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,24 @@ def profile(kernel: Kernel, code_object: isa.CodeObject, tokens: tuple[int, int]
     """The profile of one kernel; ``code_object`` holds its symbol. tokens: as in :func:`profiles`."""
     variant, method = kernel.variant, METHODS[kernel.variant.kind.name]
     lengths = tokens if tokens and WORK[variant.kind.name] == "token" else method.lengths
-    (shorter, work), (longer, more) = (_count(kernel, code_object, length) for length in lengths)
-    counted = by_difference(shorter, longer, (work, more))
+    counted = count(kernel, code_object, method.workload, lengths)
     return Profile(
         kernel, lengths, counted, clocks(counted.each, method.least_bytes(kernel.subject), variant.arch.costs)
     )
 
 
-def _count(kernel: Kernel, code_object: isa.CodeObject, length: int) -> tuple[Counts, int]:
-    """What a launch of ``length`` executes, and the units of work in it."""
-    workload = METHODS[kernel.variant.kind.name].workload(kernel.subject, length)
+def count(
+    kernel: Kernel,
+    code_object: isa.CodeObject,
+    workload: Callable[[Subject, int], Workload],
+    lengths: tuple[int, int],
+) -> Counted:
+    """What launches of two lengths execute for a unit of work, and besides."""
     interpreter = Interpreter(isa.Options(check_races=False))
     outputs = written(kernel.subject.variant.arguments)
-    counters = interpreter.run(code_object, workload.launch, workload.tensors, outputs)
-    return Counts.of(counters), workload.work
+    counts, works = [], []
+    for length in lengths:
+        made = workload(kernel.subject, length)
+        counts.append(Counts.of(interpreter.run(code_object, made.launch, made.tensors, outputs)))
+        works.append(made.work)
+    return by_difference(counts[0], counts[1], (works[0], works[1]))

@@ -12,29 +12,34 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from octave_gen import isa, paths, plan, spec
+from octave_gen.arch import Arch
 from octave_gen.kernels import launch_costs
 from octave_gen.kernels.launch_costs import LaunchCosts
 from octave_gen.plan import Variant
-from octave_gen.profile import built, latency, measure, model
+from octave_gen.profile import built, latency, measure, model, workload
+from octave_gen.profile.counts import Counts
 
-KINDS = ("decode", "reduce")
+KINDS = ("decode", "reduce", "prefill_prefix", "prefill_chunk")
 SCALAR = "f16"
 PORTABLE_DTYPE = "octave_k3v3"
+MERGED = (16, 48)
+"""Splits of a prefix, of the two launches that prefill_chunk's merge is counted on."""
+VECTOR_BYTES = 64
+"""That a CU's vector cache gives per clock: the CDNA3 and RDNA3 documents."""
 
 
 def rows_of(variant: Variant) -> int:
     """Query vectors that a workgroup of the variant serves."""
-    if variant.kind.name != "decode":
-        return 1
-    return (variant.shape.gqa_group or 1) * variant.geometry.grid[0].per_workgroup
+    served = variant.geometry.grid[0].per_workgroup
+    return (variant.shape.gqa_group or 1) * served
 
 
 def units_of(variant: Variant) -> int:
-    """Units of work of a pass of a whole workgroup: of its tile, or a tile for each of its waves; splits for reduce."""
+    """Units of work of a pass of a whole workgroup: tokens of its tile, or of a tile for each of its waves; splits."""
     constants = variant.tier.constants(variant.shape, variant.arch)
-    if variant.kind.name == "reduce":
-        return constants["waves"]
-    return constants.get("tile_tokens", latency.TILE * variant.geometry.threads // variant.arch.wave_size)
+    waves = variant.geometry.threads // variant.arch.wave_size
+    tokens = {"reduce": waves, "prefill_prefix": latency.TILE, "prefill_chunk": 1}
+    return tokens.get(variant.kind.name, constants.get("tile_tokens", latency.TILE * waves))
 
 
 def representatives(planned: Iterable[Variant]) -> list[Variant]:
@@ -61,30 +66,36 @@ def _key(variant: Variant) -> tuple[str, str, str, int, str, int]:
 
 def count(kernel: built.Kernel) -> LaunchCosts:
     """The line of one kernel."""
-    variant = kernel.variant
+    variant, code_object = kernel.variant, isa.load(kernel.code_object)
     arch, waves, units = variant.arch, variant.geometry.threads // variant.arch.wave_size, units_of(variant)
-    code_object = isa.load(kernel.code_object)
-    found = measure.profile(kernel, code_object)
-    alone = latency.estimate(kernel, code_object)
-    assert alone is not None
+    if variant.kind.name == "prefill_chunk":
+        counted = measure.count(kernel, code_object, workload.merge, MERGED)
+        rate, launch = latency.by_length(kernel, code_object, workload.merge, MERGED)
+    else:
+        counted = measure.profile(kernel, code_object).counted
+        alone = latency.estimate(kernel, code_object)
+        assert alone is not None
+        launch, rate = alone.launch, alone.each
+        if variant.kind.name != "reduce":
+            rate /= alone.per * (waves if variant.kind.name == "decode" else 1)
     # The SIMDs that a workgroup runs on are those of several CUs of the model on gfx11.
     share = arch.costs.simds / arch.lds_simds
-    before = model.clocks(found.counted.prologue, 0.0, arch.costs)
-    tokens = alone.per * waves if variant.kind.name == "decode" else 1
     return LaunchCosts(
         *_key(variant),
         waves=waves,
         occupancy=kernel.resources["occupancy"],
         units=units,
-        launch_issue=_busiest(before) * share,
-        pass_issue=_busiest(found.clocks) * share * units,
-        launch_latency=alone.launch,
-        pass_latency=alone.each * units / tokens,
+        launch_issue=_busiest(counted.prologue, arch) * share,
+        pass_issue=_busiest(counted.each, arch) * share * units,
+        launch_latency=launch,
+        pass_latency=rate * units,
     )
 
 
-def _busiest(clocks: model.Clocks) -> float:
-    return max(value for name, value in clocks.terms.items() if name != "HBM")
+def _busiest(counts: Counts, arch: Arch) -> float:
+    """Clocks of the busiest part of a CU, HBM apart."""
+    terms = model.clocks(counts, 0.0, arch.costs).terms
+    return max(counts.vmem_bytes / VECTOR_BYTES, *(value for name, value in terms.items() if name != "HBM"))
 
 
 def recount(

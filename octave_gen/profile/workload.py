@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from octave_gen.formats.octave.rotation import sign_tensor
-from octave_gen.kernels.splits import PARTIAL_EXTRA, workspace_shape
+from octave_gen.kernels.splits import PARTIAL_EXTRA, SPLIT_GRANULE, workspace_shape
 from octave_gen.reference.store import cache_store
 from octave_gen.runtime import launch
 from octave_gen.runtime.launch import Launch
@@ -164,6 +164,28 @@ def _prefill_chunk(subject: Subject, tokens: int) -> Workload:
     )
     # row and token pairs: CHUNK_TOKENS * (tokens + 1) / 2
     return Workload(made, tensors, CHUNK_TOKENS * tokens // (2 * QUERY_VECTORS))
+
+
+def merge(subject: Subject, splits: int) -> Workload:
+    """prefill_chunk on a row tile whose prefix has ``splits`` splits of a tile each: its work is merging them."""
+    rows = _rows_of_tile(subject)
+    q = _random(subject, rows, 1, subject.head_size)
+    partials = _random(subject, *workspace_shape(rows, 1, splits, subject.head_size)).float()
+    partials[..., subject.head_size + 1] = 1.0
+    tensors = {
+        "q": q,
+        "k": q.flip(0),
+        "v": q.flip(1),
+        "out": torch.zeros_like(q),
+        "partials": partials,
+        "cu_seqlens_q": torch.tensor([0, rows], dtype=torch.int32),
+        "seq_lens": torch.tensor([rows + SPLIT_GRANULE * splits], dtype=torch.int32),
+    }
+    scale = subject.head_size**-0.5
+    made = launch.prefill_chunk_launch(
+        subject.variant, **tensors, max_query_len=rows, sm_scale=scale, num_kv_splits=splits
+    )
+    return Workload(made, tensors, splits)
 
 
 METHODS: dict[str, Method] = {

@@ -205,3 +205,16 @@ def test_the_worked_example_of_the_page() -> None:
     names: dict[str, int] = {}
     exec("from octave_gen.ops import kv_splits" + example, names)
     assert names["splits"] > 1
+
+
+@pytest.mark.parametrize("arch", list(ARCHS))
+@pytest.mark.parametrize("head_size", [128, 256])
+def test_prefix_splits_of_the_counted_kernels(arch: str, head_size: int) -> None:
+    given = {**DECODE, "head_size": head_size}
+    for context, batch, tokens in product(CONTEXTS, (1, 4), (1, 21, 128, 2048)):
+        problem = prefix_problem(arch, **{**given, "batch": batch}, max_query_len=tokens, max_context=context)
+        most = min(MAX_KV_SPLITS, -(-context // SPLIT_GRANULE))
+        least = min(problem.clocks(count) for count in [*range(1, min(most, 64) + 1), *range(65, most + 1, 3)])
+        assert problem.clocks(problem.best()) <= WITHIN * least, (context, batch, tokens)
+    few, many = (prefix_splits(arch, **given, max_query_len=n, max_context=131072) for n in (1, 32768))
+    assert few > 8 * many
