@@ -188,7 +188,8 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
     }
   }
 
-  // Merge of the waves, column by column: the upper half of them hands its outputs to the lower half until one is left.
+  // Merge of the waves, column by column, one register of the accumulators after the other: each wave leaves its
+  // outputs in LDS, by the largest reference of all, and all threads add them up.
 #pragma unroll
   for (int c = 0; c < Tile::kColumns; ++c) {
     float sum = columns[c].sum;
