@@ -58,7 +58,7 @@ def register() -> None:
             hint="import octave_gen once, and no other package that defines these ops",
         ) from error
     for name, (on_cpu, on_gpu) in _IMPLEMENTATIONS.items():
-        library.impl(name, on_cpu, "CPU")  # type: ignore[no-untyped-call]
+        library.impl(name, torch.no_grad()(on_cpu), "CPU")  # type: ignore[no-untyped-call]
         # ROCm's torch dispatches HIP tensors under this key
         library.impl(name, on_gpu, "CUDA")  # type: ignore[no-untyped-call]
         torch.library.register_fake(f"{NAMESPACE}::{name}", _fake, lib=library)
