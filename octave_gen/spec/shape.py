@@ -81,8 +81,9 @@ def _possible_rotary(family: Family, head_size: int) -> list[int]:
 
 
 def _refusals_of_tiers(family: Family, head_size: int, chips: Sequence[Arch]) -> tuple[str, ...]:
-    """Why some kind has no tier for the head on one of the chips, even with groups of 1 and whatever the dtype."""
-    found: list[str | None] = []
+    """The kinds that have no tier for the head on one of the chips, even with groups of 1 and whatever the dtype, and
+    why, reason by reason."""
+    found: dict[str | None, dict[str, None]] = {}
     for kind, chip in product(KINDS.values(), chips):
         smallest = Shape(family.name, head_size, next(iter(SCALARS.values())))
         values = {"rotary_dims": family.block_dims, "gqa_group": 1, "query_group": 1}
@@ -92,8 +93,9 @@ def _refusals_of_tiers(family: Family, head_size: int, chips: Sequence[Arch]) ->
             for tier in kind.tiers_on(chip)
             for name in ([d.name for d in family.cache_dtypes] if "cache_dtype" in kind.fields else [None])
         ]
-        found += reasons if all(reasons) else []
-    return tuple(dict.fromkeys(str(reason) for reason in found))
+        for reason in reasons if all(reasons) else []:
+            found.setdefault(reason, {})[kind.name] = None
+    return tuple(f"{', '.join(kinds)}: {reason}" for reason, kinds in found.items())
 
 
 def _list(values: Sequence[int]) -> str:

@@ -222,7 +222,7 @@ def test_a_shape_that_no_dtype_of_the_family_holds(
 def test_a_head_that_no_tier_holds_is_one_problem(rotary: str, spec_text: Text, report: Report) -> None:
     top = {"head_size": "192", "rotary_dims": rotary, "cache_dtypes": '["octave_k3v4", "octave_k3v3_compact"]'}
     lines = report(spec_text(top=top))
-    assert lines[-2:] == ["  head_size: the portable tier holds head_size 64, 128, 256 and 512, not 192", HEADS]
+    assert lines[-2:] == ["  head_size: store, rotate, decode, reduce: the portable tier holds head_size 64, 128, 256 and 512, not 192", HEADS]
     assert len(lines) == (2 if rotary == "64" else 4)
 
 
@@ -239,7 +239,7 @@ def test_a_head_is_held_where_each_kind_has_a_tier_for_it(
     monkeypatch.setitem(KINDS, "reduce", replace(reduce, tiers=(narrow, *reduce.tiers)))
     assert load_text(spec_text(top=top)).head_size == 192
     monkeypatch.setitem(KINDS, "reduce", replace(reduce, tiers=(narrow,)))
-    assert report(spec_text(top=top)) == ["  head_size: only 256", "    allowed: 256"]
+    assert report(spec_text(top=top)) == ["  head_size: reduce: only 256", "    allowed: 256"]
     on_gfx1100 = {i: {"arch": '"gfx1100"'} for i in range(4)}
     monkeypatch.setitem(KINDS, "reduce", reduce)
     assert load_text(spec_text(top={**top, "archs": '["gfx1100"]'}, edits=on_gfx1100)).head_size == 192
