@@ -1,6 +1,6 @@
 """The chips: their figures, the chips that are refused and why, target ids, and the layouts of matrix instructions."""
 
-from octave_gen.arch.chips import ARCHS, UNSUPPORTED, Arch, Evidence, get, refusal
+from octave_gen.arch.chips import ARCHS, PORTABLE, UNSUPPORTED, Arch, Evidence, get, refusal
 from octave_gen.arch.costs import QUARTER_RATE_MULTIPLIES, IssueCosts, LoneWave
 from octave_gen.arch.layouts import MATRIX_LAYOUTS, MatrixLayout
 from octave_gen.arch.target import TargetId, parse_target_id
@@ -8,6 +8,7 @@ from octave_gen.arch.target import TargetId, parse_target_id
 __all__ = [
     "ARCHS",
     "MATRIX_LAYOUTS",
+    "PORTABLE",
     "QUARTER_RATE_MULTIPLIES",
     "UNSUPPORTED",
     "Arch",

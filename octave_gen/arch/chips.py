@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from octave_gen.arch.costs import MI300X, RX_7900_XTX, IssueCosts
 from octave_gen.errors import did_you_mean, wrong_request
 
+PORTABLE = "portable"
+"""The tier that every chip offers; the others are for matrix cores."""
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -55,6 +58,11 @@ class Arch:
     costs: IssueCosts
     evidence: Evidence
 
+    @property
+    def matrix_tier(self) -> str | None:
+        """The first tier for the chip's matrix cores; None where it has none."""
+        return next((tier for tier in self.tiers if tier != PORTABLE), None)
+
     def occupancy(self, vgprs: int, lds_bytes: int, threads: int) -> int:
         """Waves per SIMD that fit. ``vgprs``: the code object's vgpr count (it contains the AGPRs)."""
         granules = max(1, -(-vgprs // self.vgpr_granule))
@@ -75,7 +83,7 @@ ARCHS: dict[str, Arch] = {
             family="CDNA3",
             product="Instinct MI300",
             wave_size=64,
-            tiers=("portable", "mfma"),
+            tiers=(PORTABLE, "mfma"),
             vgpr_file=512,
             vgpr_granule=8,
             max_vgprs=512,
@@ -95,7 +103,7 @@ ARCHS: dict[str, Arch] = {
             family="RDNA3",
             product="Radeon RX 7900",
             wave_size=32,
-            tiers=("portable", "wmma"),
+            tiers=(PORTABLE, "wmma"),
             vgpr_file=1536,
             vgpr_granule=24,
             max_vgprs=256,

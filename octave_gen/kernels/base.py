@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -184,9 +184,15 @@ class KernelKind:
 
 def power_of_two_head(shape: Shape) -> str | None:
     """The refusal of tiers that hold a whole head in a wave's registers and rotate it with one transform."""
-    if shape.head_size in (64, 128, 256, 512):
+    return head_size_in((64, 128, 256, 512), "portable", shape)
+
+
+def head_size_in(sizes: Collection[int], tier: str, shape: Shape) -> str | None:
+    """The refusal of a tier that holds the head sizes ``sizes``, in rising order, and no others."""
+    if shape.head_size in sizes:
         return None
-    return f"the portable tier holds head_size 64, 128, 256 and 512, not {shape.head_size}"
+    *most, last = map(str, sizes)
+    return f"the {tier} tier holds head_size {', '.join(most)} and {last}, not {shape.head_size}"
 
 
 WAVES_PER_WORKGROUP = 4

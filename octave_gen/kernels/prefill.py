@@ -63,7 +63,7 @@ PREFIX = KernelKind(
     op="prefill",
     purpose="attention partials of a chunk's query tokens over one KV split of their packed prefix",
     fields=("cache_dtype", "rotary_dims"),
-    tiers=(prefill_mfma.prefix_tier(PREFIX_ARGUMENTS), prefill_wmma.prefix_tier(PREFIX_ARGUMENTS)),
+    tiers=(prefill_mfma.TIERS.prefix_tier(PREFIX_ARGUMENTS), prefill_wmma.TIERS.prefix_tier(PREFIX_ARGUMENTS)),
 )
 
 CHUNK = KernelKind(
@@ -71,5 +71,5 @@ CHUNK = KernelKind(
     op="prefill",
     purpose="causal attention of a chunk to its own K and V, merged with the prefix's partials",
     fields=(),
-    tiers=(prefill_mfma.chunk_tier(CHUNK_ARGUMENTS), prefill_wmma.chunk_tier(CHUNK_ARGUMENTS)),
+    tiers=(prefill_mfma.TIERS.chunk_tier(CHUNK_ARGUMENTS), prefill_wmma.TIERS.chunk_tier(CHUNK_ARGUMENTS)),
 )

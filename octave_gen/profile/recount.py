@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from octave_gen import isa, paths, plan, spec
-from octave_gen.arch import Arch
+from octave_gen.arch import PORTABLE, Arch
 from octave_gen.kernels import launch_costs
 from octave_gen.kernels.launch_costs import LaunchCosts
 from octave_gen.plan import Variant
@@ -46,7 +46,7 @@ def representatives(planned: Iterable[Variant]) -> list[Variant]:
     """The variants that are counted, one for each line."""
     chosen: dict[tuple[str, str, str, int, str, int], Variant] = {}
     for variant in planned:
-        portable = variant.tier.name == "portable"
+        portable = variant.tier.name == PORTABLE
         dtype = variant.shape.cache_dtype
         if variant.kind.name not in KINDS or variant.shape.scalar != SCALAR:
             continue
@@ -59,7 +59,7 @@ def representatives(planned: Iterable[Variant]) -> list[Variant]:
 
 
 def _key(variant: Variant) -> tuple[str, str, str, int, str, int]:
-    dtype = variant.shape.cache_dtype if variant.tier.name != "portable" else None
+    dtype = variant.shape.cache_dtype if variant.tier.name != PORTABLE else None
     kind, arch, tier = variant.kind.name, variant.arch.name, variant.tier.name
     return kind, arch, tier, variant.shape.head_size, dtype or launch_costs.ANY, rows_of(variant)
 

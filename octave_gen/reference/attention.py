@@ -86,19 +86,28 @@ def decode_partials(
     mid_o = torch.zeros(query.shape[0], query.shape[1], num_kv_splits, head + 2)
     mid_o[..., head] = -math.inf
     for row in visible_rows(q_to_req, q_to_klen, block_table.shape[0]):
-        width = tokens_per_split[row.index]
-        if width * num_kv_splits < row.klen:
-            raise OctaveError(f"query {row.index}: {num_kv_splits} splits of {width} tokens do not hold {row.klen}")
         k, v = dequantize(gather_slots(cache, block_table, row), layout, dtype)
-        scores = scores_of(prepared[row.index], k) * (sm_scale * LOG2_E)
-        for split, start in enumerate(range(0, row.klen, width)):
-            part = scores[..., start : start + width]
-            largest = part.amax(-1, keepdim=True)
-            weights = torch.exp2(part - largest)
-            mid_o[row.index, :, split, :head] = weighted_values(weights, v[start : start + width]).float()
-            mid_o[row.index, :, split, head] = largest.flatten().float()
-            mid_o[row.index, :, split, head + 1] = weights.sum(-1).flatten().float()
+        width = tokens_per_split[row.index]
+        write_partials(mid_o[row.index], prepared[row.index], k, v, sm_scale, width, f"query {row.index}")
     return mid_o
+
+
+def write_partials(
+    partials: Tensor, query: Tensor, k: Tensor, v: Tensor, sm_scale: float, width: int, whose: str
+) -> None:
+    """The partials of one prepared query [q_heads, head] over k and v [tokens, kv_heads, head] in splits of ``width``
+    tokens, into [q_heads, splits, head + 2]; those without tokens are left alone."""
+    tokens, head = k.shape[0], k.shape[2]
+    if width * partials.shape[1] < tokens:
+        raise OctaveError(f"{whose}: {partials.shape[1]} splits of {width} tokens do not hold {tokens}")
+    scores = scores_of(query, k) * (sm_scale * LOG2_E)
+    for split, start in enumerate(range(0, tokens, width)):
+        part = scores[..., start : start + width]
+        largest = part.amax(-1, keepdim=True)
+        weights = torch.exp2(part - largest)
+        partials[:, split, :head] = weighted_values(weights, v[start : start + width])
+        partials[:, split, head] = largest.flatten()
+        partials[:, split, head + 1] = weights.sum(-1).flatten()
 
 
 def reduce_partials(

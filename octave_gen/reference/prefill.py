@@ -20,7 +20,7 @@ from torch import Tensor
 from octave_gen.errors import OctaveError
 from octave_gen.formats.octave.codec import dequantize
 from octave_gen.formats.octave.layout import SlotLayout
-from octave_gen.reference.attention import LOG2_E, scores_of, weighted_values
+from octave_gen.reference.attention import LOG2_E, scores_of, weighted_values, write_partials
 from octave_gen.reference.paged import QueryRow, gather_slots
 from octave_gen.reference.query import QueryMode, prepare_rotated
 
@@ -91,19 +91,8 @@ def prefix_partials(
         k, v = dequantize(slots, layout, dtype)
         prepared = prepare_rotated(q[chunk.tokens], query_mode, dtype)
         width = tokens_per_split[chunk.request]
-        if width * num_kv_splits < chunk.prefix:
-            raise OctaveError(
-                f"request {chunk.request}: {num_kv_splits} splits of {width} tokens do not hold {chunk.prefix}"
-            )
         for row, query in zip(partials[chunk.tokens], prepared, strict=True):
-            scores = scores_of(query, k) * (sm_scale * LOG2_E)
-            for split, start in enumerate(range(0, chunk.prefix, width)):
-                part = scores[..., start : start + width]
-                largest = part.amax(-1, keepdim=True)
-                weights = torch.exp2(part - largest)
-                row[:, split, :head] = weighted_values(weights, v[start : start + width])
-                row[:, split, head] = largest.flatten()
-                row[:, split, head + 1] = weights.sum(-1).flatten()
+            write_partials(row, query, k, v, sm_scale, width, f"request {chunk.request}")
     return partials
 
 

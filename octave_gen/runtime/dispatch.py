@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from octave_gen.arch import ARCHS
+from octave_gen.arch import ARCHS, PORTABLE
 from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.kernels import KINDS
-from octave_gen.runtime.library import PORTABLE, Library, LoadedVariant, VariantKey
+from octave_gen.runtime.library import Library, LoadedVariant, VariantKey
 from octave_gen.runtime.missing import missing_kernel
 
 
@@ -68,9 +68,8 @@ def prefill_tier(arch: str) -> str:
 
 
 def _matrix_tier(arch: str) -> str | None:
-    """The chip's first tier that is not the portable one."""
     chip = ARCHS.get(arch)
-    return next((tier for tier in chip.tiers if tier != PORTABLE), None) if chip else None
+    return chip.matrix_tier if chip else None
 
 
 def check_block_size(kind: str, tier: str, block_size: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octave_gen.arch import parse_target_id
+from octave_gen.arch import PORTABLE, parse_target_id
 from octave_gen.errors import OctaveError
 from octave_gen.kernels.splits import workspace_shape
 from octave_gen.runtime import launch
@@ -29,7 +29,7 @@ from octave_gen.runtime.checks import (
     dtype_of_fmt,
 )
 from octave_gen.runtime.dispatch import REGISTRY, Registry, check_block_size, decode_tier, prefill_tier
-from octave_gen.runtime.library import PORTABLE, VariantKey
+from octave_gen.runtime.library import VariantKey
 
 
 @dataclass(frozen=True)

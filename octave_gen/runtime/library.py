@@ -12,9 +12,6 @@ from octave_gen.errors import OctaveError
 from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import SCALARS, Argument, Geometry, Shape, kernarg_table
 
-PORTABLE = "portable"
-"""The tier that every chip and every kind has."""
-
 
 @dataclass(frozen=True)
 class VariantKey:

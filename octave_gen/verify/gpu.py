@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from octave_gen.arch import PORTABLE
 from octave_gen.errors import wrong_request
 from octave_gen.formats import CACHE_DTYPES
 from octave_gen.runtime import gpu, launch
 from octave_gen.runtime.dispatch import Registry
 from octave_gen.runtime.gpu import Place
-from octave_gen.runtime.library import PORTABLE, Library, LoadedVariant
+from octave_gen.runtime.library import Library, LoadedVariant
 from octave_gen.runtime.loading import load
 from octave_gen.verify import record
 from octave_gen.verify.built import Built

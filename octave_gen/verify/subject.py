@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from octave_gen.arch import PORTABLE
 from octave_gen.formats import CACHE_DTYPES
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import Accuracy
 from octave_gen.runtime.checks import QUERY_DTYPES
-from octave_gen.runtime.library import PORTABLE, LoadedVariant, VariantKey
+from octave_gen.runtime.library import LoadedVariant, VariantKey
 
 _DTYPES = {name: dtype for dtype, name in QUERY_DTYPES.items()}
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from octave_gen.arch import ARCHS
-from octave_gen.kernels import KINDS, decode_mfma
+from octave_gen.kernels import KINDS, decode_matrix
 from octave_gen.kernels.base import Geometry, Shape
 from octave_gen.plan import Variant
 from octave_gen.profile.workload import METHODS
@@ -116,7 +116,7 @@ def test_lengths_hold_whole_tiles(variants: Mapping[str, Variant]) -> None:
         if (variant.kind.name, variant.tier.name) == ("decode", "portable")
     }
     assert tiles
-    for tile in tiles | {decode_mfma.TILE * decode_mfma.WAVES}:
+    for tile in tiles | {decode_matrix.TILE * decode_matrix.WAVES}:
         assert [length % tile for length in METHODS["decode"].lengths] == [0, 0]
     for kind in ("store", "rotate"):
         assert [length % 4 for length in METHODS[kind].lengths] == [0, 0]

@@ -2,41 +2,11 @@
 // token of K and 4 dims of four tokens of V.
 #pragma once
 
+#include "octave/codebook.h"
 #include "octave/mfma_tile.h"
 #include "octave/prefill_mfma.h"
 
 namespace octave {
-
-// The codebooks as fp16, low and high bytes apart.
-template <class Format>
-struct HalfTables {
-  static OCTAVE_MEMBER constexpr unsigned half_bits(int value) {
-    const unsigned size = static_cast<unsigned>(value < 0 ? -value : value);
-    unsigned exponent = 0;
-    while (size >> (exponent + 1) != 0) ++exponent;
-    return (value < 0 ? 0x8000u : 0u) | (exponent + 15) << 10 | ((size << (10 - exponent)) & 0x3FFu);
-  }
-  // Byte `shift` / 8 of the fp16 numbers that a dword of the int8 table holds.
-  static OCTAVE_MEMBER constexpr unsigned bytes(unsigned dword, int shift) {
-    unsigned found = 0;
-    for (int i = 0; i < 4; ++i) found |= (half_bits(static_cast<int8_t>(dword >> (8 * i))) >> shift & 0xFFu) << (8 * i);
-    return found;
-  }
-  template <int kShift>
-  struct Bytes {
-    static constexpr unsigned kLut3Lo = bytes(Format::kLut3Lo, kShift);
-    static constexpr unsigned kLut3Hi = bytes(Format::kLut3Hi, kShift);
-    static constexpr unsigned kLut4Dword0 = bytes(Format::kLut4Dword0, kShift);
-    static constexpr unsigned kLut4Dword1 = bytes(Format::kLut4Dword1, kShift);
-    static constexpr unsigned kLut4Dword2 = bytes(Format::kLut4Dword2, kShift);
-    static constexpr unsigned kLut4Dword3 = bytes(Format::kLut4Dword3, kShift);
-  };
-};
-
-// Bytes 0, 1 (or 2, 3) of two dwords, side by side.
-OCTAVE_DEVICE uint32_t pair_bytes(uint32_t first, uint32_t second, int half) {
-  return permute_bytes(second, first, half == 0 ? 0x05010400u : 0x07030602u);
-}
 
 template <class Format, class Tile>
 struct PrefillShared {
@@ -133,8 +103,8 @@ struct PackedUnit {
   }
   // dims 2·half and 2·half + 1 of the quad
   OCTAVE_MEMBER void unpack_values(int half, uint2 (&dims)[2]) const {
-    using Low = typename HalfTables<Format>::template Bytes<0>;
-    using High = typename HalfTables<Format>::template Bytes<8>;
+    using Low = HalfBook<Format, 0>;
+    using High = HalfBook<Format, 1>;
     uint32_t codes[4];
 #pragma unroll
     for (int t = 0; t < 4; ++t) {

@@ -10,18 +10,6 @@ namespace octave {
 
 inline constexpr float kUnpackedUnit = 2.0f;  // what 1.0 in LDS stands for
 
-// The codebooks plus 128, as unsigned bytes.
-template <class Format>
-struct BiasedCodebook {
-  static constexpr unsigned kSigns = 0x80808080u;
-  static constexpr unsigned kLut3Lo = Format::kLut3Lo ^ kSigns;
-  static constexpr unsigned kLut3Hi = Format::kLut3Hi ^ kSigns;
-  static constexpr unsigned kLut4Dword0 = Format::kLut4Dword0 ^ kSigns;
-  static constexpr unsigned kLut4Dword1 = Format::kLut4Dword1 ^ kSigns;
-  static constexpr unsigned kLut4Dword2 = Format::kLut4Dword2 ^ kSigns;
-  static constexpr unsigned kLut4Dword3 = Format::kLut4Dword3 ^ kSigns;
-};
-
 // Where a thread finds its part of a tile: bytes from the tile's first slot, and where its dims start in a word that
 // others share. Rows of a tile lie within 4 GiB.
 template <class Format, class Tile>
@@ -72,12 +60,6 @@ struct PackedPart {
   uint32_t value_scale[4];
 };
 
-// A buffer resource of gfx11 of the slots from `base` on: loads take a lane offset, a scalar offset and a constant, so
-// that no address is computed per lane.
-OCTAVE_DEVICE __amdgpu_buffer_rsrc_t slots_from(const uint8_t* base) {
-  return __builtin_amdgcn_make_buffer_rsrc(const_cast<uint8_t*>(base), 0, 0xFFFFFFFFu, 0x30014000);
-}
-
 template <class Format, class Tile>
 OCTAVE_DEVICE void load_part(const uint8_t* base, int row_stride, const UnpackLane<Format, Tile>& lane,
                              PackedPart<Format>& part) {
@@ -113,7 +95,7 @@ OCTAVE_DEVICE half2 unbias(uint32_t pair) { return bit_cast<half2>(pair) - half2
 template <class Format, class Tile>
 OCTAVE_DEVICE void unpack_key(const PackedPart<Format>& part, const UnpackLane<Format, Tile>& lane,
                               TileBuffer<Tile>& tile) {
-  using Codebook = BiasedCodebook<Format>;
+  using Codebook = BiasedBook<Format>;
   uint32_t bytes[4];
   if (Format::kRotaryDims > 0 && lane.rotary) {
 #pragma unroll
@@ -140,7 +122,7 @@ OCTAVE_DEVICE void unpack_key(const PackedPart<Format>& part, const UnpackLane<F
 template <class Format, class Tile>
 OCTAVE_DEVICE void unpack_value(const PackedPart<Format>& part, const UnpackLane<Format, Tile>& lane,
                                 TileBuffer<Tile>& tile) {
-  using Codebook = BiasedCodebook<Format>;
+  using Codebook = BiasedBook<Format>;
   uint32_t bytes[4];
 #pragma unroll
   for (int t = 0; t < 4; ++t) {

@@ -2,57 +2,22 @@
 #pragma once
 
 #include "octave/codebook.h"
+#include "octave/wmma.h"
 #include "octave/wmma_tile.h"
 
 namespace octave {
 
-// The fp16 of a whole number below 2^11.
-constexpr uint32_t half_bits(int value) {
-  const int size = value < 0 ? -value : value;
-  int exponent = 0;
-  while (size >> (exponent + 1)) ++exponent;
-  const int fraction = ((size << 10) >> exponent) & 0x3FF;
-  return (value < 0 ? 0x8000u : 0u) | static_cast<uint32_t>((exponent + 15) << 10) | static_cast<uint32_t>(fraction);
-}
-
-// The 3-bit codebook in fp16: a table of low bytes and one of high bytes, four entries to a dword.
-template <class Format>
-struct HalfBook {
-  static constexpr uint32_t table(uint32_t values, int shift) {
-    uint32_t bytes = 0;
-    for (int i = 0; i < 4; ++i)
-      bytes |= ((half_bits(static_cast<int8_t>(values >> (8 * i))) >> shift) & 0xFF) << (8 * i);
-    return bytes;
-  }
-  static constexpr uint32_t kLow0 = table(Format::kLut3Lo, 0);
-  static constexpr uint32_t kLow1 = table(Format::kLut3Hi, 0);
-  static constexpr uint32_t kHigh0 = table(Format::kLut3Lo, 8);
-  static constexpr uint32_t kHigh1 = table(Format::kLut3Hi, 8);
-};
-
 // fp16 values of four 3-bit codes, one per byte.
 template <class Format>
 OCTAVE_DEVICE uint2 halves3(uint32_t codes) {
-  using Book = HalfBook<Format>;
-  const uint32_t low = permute_bytes(Book::kLow1, Book::kLow0, codes);
-  const uint32_t high = permute_bytes(Book::kHigh1, Book::kHigh0, codes);
-  return {permute_bytes(high, low, 0x05010400u), permute_bytes(high, low, 0x07030602u)};
+  const uint32_t low = lookup3<HalfBook<Format, 0>>(codes);
+  const uint32_t high = lookup3<HalfBook<Format, 1>>(codes);
+  return {pair_bytes(low, high, 0), pair_bytes(low, high, 1)};
 }
-
-// The codebooks plus 128: unsigned bytes.
-template <class Format>
-struct BiasedBook {
-  static constexpr unsigned kSigns = 0x80808080u;
-  static constexpr unsigned kLut4Dword0 = Format::kLut4Dword0 ^ kSigns;
-  static constexpr unsigned kLut4Dword1 = Format::kLut4Dword1 ^ kSigns;
-  static constexpr unsigned kLut4Dword2 = Format::kLut4Dword2 ^ kSigns;
-  static constexpr unsigned kLut4Dword3 = Format::kLut4Dword3 ^ kSigns;
-};
 
 // fp16 values of four 4-bit codes, one per byte: a byte b below 0x64 is 1024 + b.
 template <class Format>
 OCTAVE_DEVICE uint2 halves4(uint32_t codes) {
-  using half2 = _Float16 __attribute__((ext_vector_type(2)));
   const uint32_t bytes = lookup4<BiasedBook<Format>>(codes);
   const half2 bias = {1152.0f, 1152.0f};
   const half2 first = bit_cast<half2>(permute_bytes(0x64646464u, bytes, 0x04010400u)) - bias;
@@ -78,9 +43,8 @@ OCTAVE_DEVICE void plane_codes8(uint32_t low0, uint32_t low1, uint32_t high, uin
 // Byte `byte` of a dword of each of four tokens.
 template <int kCount>
 OCTAVE_DEVICE uint32_t gather_byte(const Words<kCount> (&tokens)[4], int word, int byte) {
-  const uint32_t pairs = byte < 2 ? 0x05010400u : 0x07030602u;
-  const uint32_t first = permute_bytes(tokens[1].word[word], tokens[0].word[word], pairs);
-  const uint32_t second = permute_bytes(tokens[3].word[word], tokens[2].word[word], pairs);
+  const uint32_t first = pair_bytes(tokens[0].word[word], tokens[1].word[word], byte / 2);
+  const uint32_t second = pair_bytes(tokens[2].word[word], tokens[3].word[word], byte / 2);
   return permute_bytes(second, first, byte % 2 == 0 ? 0x05040100u : 0x07060302u);
 }
 
@@ -137,13 +101,6 @@ OCTAVE_DEVICE void unpack_value(const ValueWords<Format, Tile>& words, const Wmm
   for (int m = 0; m < 8; ++m) *reinterpret_cast<uint2*>(target + m * 72) = values[m];
 }
 
-// 16 fp16 of one row, which is what a lane holds of an operand.
-OCTAVE_DEVICE half16 read_operand(const _Float16* first, const _Float16* second) {
-  const half8 low = *reinterpret_cast<const half8*>(first);
-  const half8 high = *reinterpret_cast<const half8*>(second);
-  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-}
-
 // Between writes and reads of a wave's operands. Nothing is moved across, so that only one chunk is in registers.
 OCTAVE_DEVICE void operand_fence() {
   wave_fence();
@@ -155,7 +112,5 @@ template <class Tile>
 OCTAVE_DEVICE void limit_reads(int step, int c) {
   if (Tile::kColumns > 2 || (Tile::kColumns == 2 && c == 1 && step % 2 == 1)) __builtin_amdgcn_sched_barrier(0);
 }
-
-OCTAVE_DEVICE float8 wmma(half16 a, half16 b, float8 c) { return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(a, b, c); }
 
 }  // namespace octave

@@ -3,14 +3,9 @@
 #pragma once
 
 #include "octave/device.h"
+#include "octave/wmma.h"
 
 namespace octave {
-
-using half8 = _Float16 __attribute__((ext_vector_type(8)));
-using half16 = _Float16 __attribute__((ext_vector_type(16)));
-using float8 = float __attribute__((ext_vector_type(8)));
-using uint2 = uint32_t __attribute__((ext_vector_type(2)));
-using uint4 = uint32_t __attribute__((ext_vector_type(4)));
 
 template <class Format, class Config>
 struct WmmaTile {
@@ -74,7 +69,7 @@ struct WmmaLane {
   static OCTAVE_MEMBER WmmaLane of(int row_stride) {
     const int row = lane_index() % 16;
     const int half = lane_index() / 16;
-    // Row 2i + h of the scores is register i of lanes of half h, which so gets tokens 8h to 8h + 7.
+    // `wmma_row`, so that lanes of half h get the scores of tokens 8h to 8h + 7.
     const int token = row % 2 * 8 + row / 2;
     WmmaLane self;
     self.wave = wave_index();
@@ -90,12 +85,6 @@ struct WmmaLane {
     return self;
   }
 };
-
-// A buffer resource of the slots from `base` on: loads take a lane offset and a constant, so that no address is
-// computed per lane.
-OCTAVE_DEVICE __amdgpu_buffer_rsrc_t slots_from(const uint8_t* base) {
-  return __builtin_amdgcn_make_buffer_rsrc(const_cast<uint8_t*>(base), 0, 0xFFFFFFFFu, 0x31004000);
-}
 
 template <int kCount>
 struct Words {
