@@ -54,6 +54,12 @@ OCTAVE_DEVICE void wave_fence() {
 // The compiler moves no instruction across: like ones stay together, which gfx11 issues in pairs.
 OCTAVE_DEVICE void schedule_barrier() { __builtin_amdgcn_sched_barrier(0); }
 
+// Kernel arguments that are loaded at the kernel's start with all others, instead of where they are first used.
+template <class... T>
+OCTAVE_DEVICE void needed_at_once(T... arguments) {
+  (..., [](T argument) __attribute__((always_inline)) { asm volatile("" ::"s"(argument)); }(arguments));
+}
+
 template <class To, class From>
 OCTAVE_DEVICE To bit_cast(From value) {
   return __builtin_bit_cast(To, value);

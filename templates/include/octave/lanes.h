@@ -52,6 +52,21 @@ OCTAVE_DEVICE T lane_xor(T value) {
   }
 }
 
+// One lane's value, for all of the wave.
+template <class T>
+OCTAVE_DEVICE T lane_value(T value, int lane) {
+  return bit_cast<T>(__builtin_amdgcn_readlane(bit_cast<int32_t>(value), lane));
+}
+
+// Bit l is lane l's.
+OCTAVE_DEVICE uint64_t wave_ballot(bool value) {
+#if defined(__GFX11__)
+  return __builtin_amdgcn_ballot_w32(value);
+#else
+  return __builtin_amdgcn_ballot_w64(value);
+#endif
+}
+
 // Combines the values of each aligned group of kLanes lanes; every lane of the group gets the result. The combination
 // is the tree that pairs lanes at distance 1, 2, 4, …: mirrors serve for 4 and 8, where the smaller groups already
 // agree.
