@@ -56,13 +56,15 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
                                float sm_scale) {
   using Tile = MfmaTile<Format, Config>;
   __shared__ MfmaShared<Tile> shared;
-  needed_at_once(query_token_stride, query_head_stride, cache_block_stride, cache_head_stride, cache_row_stride,
-                 block_table_stride, mid_token_stride, mid_head_stride, mid_split_stride);
+  num_queries = together(num_queries, query_token_stride, query_head_stride, cache_block_stride, cache_head_stride,
+                         cache_row_stride, block_table_stride, mid_token_stride, mid_head_stride, mid_split_stride);
   const auto [first_query, queries] = query_range<Config>(group_starts, num_groups, num_queries);
   if (queries <= 0) return;
   const int64_t kv_head = workgroup_y();
   const int64_t split = workgroup_z();
 
+  // Read instead of what is not there, so that no branch is needed.
+  const int32_t* somewhere = q_to_req + first_query;
   auto group = QueryGroup<Tile::kQueries>::from(q_to_req + first_query, q_to_klen + first_query, queries);
   schedule_barrier();
   MfmaQueryRows<Format, Config, Scalar> rows;
@@ -86,6 +88,9 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
   int32_t block = 0;
   const uint8_t* base = nullptr;
   TileWords<Format, Tile> words;
+  // Scalar loads answer to the counter of LDS, which rotations of more than 16 lanes wait for.
+  constexpr bool kScalarFirst =
+      QueryFragments<Tile>::kInRegisters && Format::kKBlockSize <= 16 * kElements<Tile::kHeadSize>;
   const auto vector_block = [&](int page, bool there) {
     const auto table = buffer_of(reinterpret_cast<const uint8_t*>(blocks), there);
     return static_cast<int32_t>(__builtin_amdgcn_raw_buffer_load_b32(table, 0, 4 * page, 0));
@@ -99,13 +104,20 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
     token = range.begin + wave_index() * Tile::kTokens;
     blocks = block_table + run.request * block_table_stride;
     walk = TileWalk::from(token, Tile::kWaves * Tile::kTokens, block_size);
-    first_block = vector_block(walk.page, token < end);
+    const int page = walk.page;
     row = walk.row;
     walk.advance();
-    block = vector_block(walk.page, walk.token < end);
+    if constexpr (kScalarFirst) {
+      first_block = *(token < end ? blocks + page : somewhere);
+      block = *(walk.token < end ? blocks + walk.page : somewhere);
+    } else {
+      first_block = vector_block(page, token < end);
+      block = vector_block(walk.page, walk.token < end);
+    }
   };
   const auto load_first = [&] {
     base = address_of(first_block, row);
+    if constexpr (QueryFragments<Tile>::kInRegisters) block = uniform(block);
     load_key(base, row_stride, lane, words, token < end);
     // The loop waits for as many loads as are behind K's on either way into it.
     schedule_barrier();
@@ -115,22 +127,29 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
   schedule_barrier();
   const float unit = sm_scale * (1.4426950408889634f / (Format::kLutOne * kQueryRange));
   constexpr int kOwn = decltype(rows)::kOwn;
-  constexpr int kBefore = kOwn <= 4 ? kOwn : kOwn / 2;
+  constexpr int kBefore = min(2, kOwn / 2);
   rows.template quantize<0, kBefore>(attending, unit, shared);
   schedule_barrier();
   load_first();
   schedule_barrier();
-  if constexpr (kBefore < kOwn) rows.template quantize<kBefore, kOwn - kBefore>(attending, unit, shared);
+  rows.template quantize<kBefore, kOwn - kBefore>(attending, unit, shared);
   workgroup_barrier();
 
   const int column_row = Tile::kPaired ? lane_index() % 8 : lane_index() % 16;
   const float pair_weight = lane_index() % 16 < 8 ? 128.0f : 1.0f;
   auto fragments = QueryFragments<Tile>::of(shared, column_row);
   MfmaColumn columns[Tile::kColumns];
-  float4 out[Tile::kColumns][Tile::kValueTiles] = {};
-  float4 bias[Tile::kColumns] = {};
+  float4 out[Tile::kColumns][Tile::kValueTiles];
+  float4 bias[Tile::kColumns];
+  // Not a constant, which the compiler would write on the way to the loop and again on its entry.
+  float zero = 0.0f;
 #pragma unroll
-  for (int c = 0; c < Tile::kColumns; ++c) columns[c] = {shared.query_scale[c * 16 + column_row], -kInfinity, 0.0f};
+  for (int c = 0; c < Tile::kColumns; ++c) {
+    columns[c] = {shared.query_scale[c * 16 + column_row], -kInfinity, 0.0f};
+    bias[c] = zero;
+#pragma unroll
+    for (int n = 0; n < Tile::kValueTiles; ++n) out[c][n] = zero;
+  }
 
   while (true) {
     int visible[Tile::kColumns];
@@ -142,7 +161,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
     // The block of a tile is asked for two tiles ahead. Where the loop reads LDS, which answers to the same counter as
     // scalar loads, it comes as a vector load, in front of those of the next tile: they come back in order.
     const auto block_of = [&](const TileWalk& at) {
-      if constexpr (decltype(fragments)::kInRegisters) {
+      if constexpr (QueryFragments<Tile>::kInRegisters) {
         return blocks[at.page];
       } else {
         return vector_block(at.page, true);
@@ -165,7 +184,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
         for (int c = 0; c < Tile::kColumns; ++c) {
           _Float16 scale[4];
 #pragma unroll
-          for (int r = 0; r < 4; ++r) scale[r] = words.value_scale[r];
+          for (int r = 0; r < 4; ++r) scale[r] = after(words.value_scale[r], scores[c][r]);
           if (partial) {
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
@@ -223,7 +242,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
       mid_o + first_query * mid_token_stride + kv_head * Config::kGqaGroup * mid_head_stride + split * mid_split_stride;
   // V stands for LUT[code] · scale / kLutOne
   merge_waves<Tile, Config::kGqaGroup>(shared, columns, out, bias, 0x1p24f / Format::kLutOne, queries,
-                                       {partials, mid_token_stride, mid_head_stride});
+                                       {partials, mid_token_stride, mid_head_stride}, [&] { words.hold(); });
 }
 
 }  // namespace octave

@@ -54,10 +54,12 @@ OCTAVE_DEVICE void wave_fence() {
 // The compiler moves no instruction across: like ones stay together, which gfx11 issues in pairs.
 OCTAVE_DEVICE void schedule_barrier() { __builtin_amdgcn_sched_barrier(0); }
 
-// Kernel arguments that are loaded at the kernel's start with all others, instead of where they are first used.
+// A kernel argument for which the others are waited for as well: one wait at the kernel's start instead of one where
+// each is first used.
 template <class... T>
-OCTAVE_DEVICE void needed_at_once(T... arguments) {
-  (..., [](T argument) __attribute__((always_inline)) { asm volatile("" ::"s"(argument)); }(arguments));
+OCTAVE_DEVICE int together(int argument, T... others) {
+  (..., [&](T other) __attribute__((always_inline)) { asm("" : "+s"(argument) : "s"(other)); }(others));
+  return argument;
 }
 
 template <class To, class From>

@@ -122,12 +122,12 @@ struct MfmaMerge {
   }
 };
 
-// unit: what V's codebook entries are multiplied by.
-template <class Tile, int kGqaGroup>
+// unit: what V's codebook entries are multiplied by. before_stores: called once, before the first of them.
+template <class Tile, int kGqaGroup, class BeforeStores>
 OCTAVE_DEVICE void merge_waves(MfmaShared<Tile>& shared, const MfmaColumn (&columns)[Tile::kColumns],
                                const float4 (&out)[Tile::kColumns][Tile::kValueTiles],
                                const float4 (&bias)[Tile::kColumns], float unit, int queries,
-                               const PartialTarget& target) {
+                               const PartialTarget& target, BeforeStores before_stores) {
   using Merge = MfmaMerge<Tile, kGqaGroup>;
 #pragma unroll
   for (int c = 0; c < Tile::kColumns; ++c) MfmaLevels<Tile>::put(shared, c, columns[c], bias[c][0]);
@@ -142,6 +142,7 @@ OCTAVE_DEVICE void merge_waves(MfmaShared<Tile>& shared, const MfmaColumn (&colu
       workgroup_barrier();
       Merge::put(shared, out[c], part);
       workgroup_barrier();
+      if (c == 0 && part == 0) before_stores();
       Merge::take(shared, levels[c], c, part, queries, target);
     }
   }

@@ -42,6 +42,12 @@ struct QueryFragments {
 #pragma unroll
         for (int b = 0; b < Tile::kBlocks; ++b) self.kept[h][b] = self.read(0, h, b);
       }
+      // They are waited for here, not in the loop over tiles, where that would be for the loop's scalar loads as well.
+#pragma unroll
+      for (int h = 0; h < Tile::kHalves; ++h) {
+#pragma unroll
+        for (int b = 0; b < Tile::kBlocks; ++b) asm("" : "+v"(self.kept[h][b]));
+      }
     }
     return self;
   }

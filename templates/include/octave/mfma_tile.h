@@ -76,6 +76,15 @@ struct TileWords {
   uint32_t value_high[4][Format::kVBits == 4 ? 1 : max(1, kDims / 32)];
   _Float16 key_scale[4][(Tile::kScales + 1) / 2 * 2];
   _Float16 value_scale[4];
+
+  // Keeps their registers until here: what takes them before would wait for the loads of a tile that is not there.
+  OCTAVE_MEMBER void hold() const {
+    constexpr int kWords = sizeof(TileWords) / 4;
+    uint32_t all[kWords];
+    __builtin_memcpy(all, this, sizeof(all));
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) asm volatile("" ::"v"(all[i]));
+  }
 };
 
 // A lane's place in a tile, in bytes from its first token: 16 dims of each block of one token of K, and kValueDims dims
@@ -113,7 +122,7 @@ struct MfmaLane {
 // A buffer resource of the slots from `base` on: loads take a lane offset, a scalar offset and a constant, so that no
 // address is computed per lane. Not there: loads read no memory and give zeros.
 OCTAVE_DEVICE __amdgpu_buffer_rsrc_t buffer_of(const uint8_t* base, bool there = true) {
-  return __builtin_amdgcn_make_buffer_rsrc(const_cast<uint8_t*>(base), 0, there ? 0xFFFFFFFFu : 0, 0x00027000);
+  return __builtin_amdgcn_make_buffer_rsrc(const_cast<uint8_t*>(base), 0, uniform(there ? -1 : 0), 0x00027000);
 }
 
 template <int kCount>
