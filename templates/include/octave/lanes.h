@@ -58,6 +58,11 @@ OCTAVE_DEVICE T lane_value(T value, int lane) {
   return bit_cast<T>(__builtin_amdgcn_readlane(bit_cast<int32_t>(value), lane));
 }
 
+OCTAVE_DEVICE int64_t lane_value64(int64_t value, int lane) {
+  const auto low = static_cast<uint32_t>(lane_value(static_cast<int32_t>(value), lane));
+  return static_cast<int64_t>(lane_value(static_cast<int32_t>(value >> 32), lane)) << 32 | low;
+}
+
 // Bit l is lane l's.
 OCTAVE_DEVICE uint64_t wave_ballot(bool value) {
 #if defined(__GFX11__)

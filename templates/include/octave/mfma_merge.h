@@ -15,13 +15,20 @@ struct PartialTarget {
   int64_t head_stride;
 };
 
-// The waves of a column's rows: a lane has row lane % 16. factor: what a wave's outputs are multiplied by.
+OCTAVE_DEVICE float* at(float* first, int64_t bytes) {
+  return reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(first) + bytes);
+}
+
+// A column's rows: a lane has row lane % 16. factor: what a wave's outputs are multiplied by; offset: of the row's
+// partial, in bytes; attending: a bit for each row that has one.
 template <class Tile>
 struct MfmaLevels {
   float factor[Tile::kWaves];
   float bias;
   float reference;
   float sum;
+  int64_t offset;
+  uint32_t attending;
 
   static OCTAVE_MEMBER void put(MfmaShared<Tile>& shared, int c, const MfmaColumn& column, float bias) {
     shared.sum[c][wave_index()][lane_index() % 16][lane_index() / 16] = column.sum;
@@ -36,7 +43,7 @@ struct MfmaLevels {
       level[w] = shared.level[c][w][lane_index() % 16];
       sums[w] = *reinterpret_cast<const float4*>(shared.sum[c][w][lane_index() % 16]);
     }
-    MfmaLevels self{{}, 0.0f, -kInfinity, 0.0f};
+    MfmaLevels self{{}, 0.0f, -kInfinity, 0.0f, 0, 0};
 #pragma unroll
     for (int w = 0; w < Tile::kWaves; ++w) self.reference = __builtin_fmaxf(self.reference, level[w][0]);
 #pragma unroll
@@ -49,11 +56,24 @@ struct MfmaLevels {
     }
     return self;
   }
+  template <int kGqaGroup>
+  OCTAVE_MEMBER void place(int c, int queries, const PartialTarget& target) {
+    const uint32_t row = c * 16 + lane_index() % 16;
+    const int query = Tile::kQueries == 1 ? 0 : static_cast<int>(row / kGqaGroup);
+    offset = 4 * (query * target.token_stride + static_cast<int64_t>(row - query * kGqaGroup) * target.head_stride);
+    const bool attends = lane_index() < Tile::kColumnRows && row < Tile::kRows && query < queries;
+    attending = static_cast<uint32_t>(wave_ballot(attends));
+    if (attends && wave_index() == c % Tile::kWaves) {
+      float* behind = at(target.first, offset) + Tile::kHeadSize;
+      behind[0] = sum == 0.0f ? -kInfinity : reference;
+      behind[1] = sum;
+    }
+  }
 };
 
 // Through LDS in slices of kMergeParts of the four rows that a lane has of each output tile. Waves write what they
 // have; then each takes rows of the query, a row after the other, so that all of a row's addresses are scalar.
-template <class Tile, int kGqaGroup>
+template <class Tile>
 struct MfmaMerge {
   static constexpr int kParts = Tile::kMergeParts;
   static constexpr int kDims = Tile::kValueDims;
@@ -64,7 +84,7 @@ struct MfmaMerge {
   static constexpr int kOwnRows = Tile::kColumnRows / Tile::kWaves;
 
   // In floats from a row's first. Swizzled, so that neither 16 rows nor 16 dims meet in a bank.
-  static OCTAVE_MEMBER int place(int row, int group, int dim) {
+  static OCTAVE_MEMBER int place(uint32_t row, uint32_t group, uint32_t dim) {
     return (group * kDims + (dim ^ ((row ^ group % 2 * 8) % kDims))) * kParts;
   }
 
@@ -83,7 +103,7 @@ struct MfmaMerge {
   }
 
   static OCTAVE_MEMBER void take(const MfmaShared<Tile>& shared, const MfmaLevels<Tile>& levels, int c, int part,
-                                 int queries, const PartialTarget& target) {
+                                 const PartialTarget& target) {
     const int n = lane_index() % kDims;
     const int group = lane_index() / kDims % 4;
     const int half = lane_index() / (4 * kDims) * kOwn;
@@ -100,9 +120,8 @@ struct MfmaMerge {
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
       const int place = i * Tile::kWaves + wave_index();
-      const int row = c * 16 + place;
-      if (row >= Tile::kRows || row / kGqaGroup >= queries) continue;
-      float* partial = target.first + row / kGqaGroup * target.token_stride + row % kGqaGroup * target.head_stride;
+      if (c * 16 + i * Tile::kWaves >= Tile::kRows || (levels.attending >> place & 1) == 0) continue;
+      float* partial = at(target.first, lane_value64(levels.offset, place));
       float sum[kOwn];
 #pragma unroll
       for (int j = 0; j < kOwn; ++j) sum[j] = -lane_value(levels.bias, place);
@@ -114,10 +133,6 @@ struct MfmaMerge {
       }
 #pragma unroll
       for (int j = 0; j < kOwn; ++j) partial[kDims * (4 * group + half + part + j) + n] = sum[j];
-      if (part == 0 && lane_index() == place) {
-        partial[Tile::kHeadSize] = levels.sum == 0.0f ? -kInfinity : levels.reference;
-        partial[Tile::kHeadSize + 1] = levels.sum;
-      }
     }
   }
 };
@@ -128,7 +143,7 @@ OCTAVE_DEVICE void merge_waves(MfmaShared<Tile>& shared, const MfmaColumn (&colu
                                const float4 (&out)[Tile::kColumns][Tile::kValueTiles],
                                const float4 (&bias)[Tile::kColumns], float unit, int queries,
                                const PartialTarget& target, BeforeStores before_stores) {
-  using Merge = MfmaMerge<Tile, kGqaGroup>;
+  using Merge = MfmaMerge<Tile>;
 #pragma unroll
   for (int c = 0; c < Tile::kColumns; ++c) MfmaLevels<Tile>::put(shared, c, columns[c], bias[c][0]);
   workgroup_barrier();
@@ -143,7 +158,8 @@ OCTAVE_DEVICE void merge_waves(MfmaShared<Tile>& shared, const MfmaColumn (&colu
       Merge::put(shared, out[c], part);
       workgroup_barrier();
       if (c == 0 && part == 0) before_stores();
-      Merge::take(shared, levels[c], c, part, queries, target);
+      if (part == 0) levels[c].template place<kGqaGroup>(c, queries, target);
+      Merge::take(shared, levels[c], c, part, target);
     }
   }
 }

@@ -79,11 +79,28 @@ struct TileWords {
 
   // Keeps their registers until here: what takes them before would wait for the loads of a tile that is not there.
   OCTAVE_MEMBER void hold() const {
-    constexpr int kWords = sizeof(TileWords) / 4;
-    uint32_t all[kWords];
-    __builtin_memcpy(all, this, sizeof(all));
+    if constexpr (Tile::kRotaryBlocks > 0) hold_all(rotary);
+    hold_all(value);
+    if constexpr (Format::kVBits == 3) hold_all(value_high);
+    hold_all(key_scale);
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) asm volatile("" ::"v"(all[i]));
+    for (uint32_t word : low) asm volatile("" ::"v"(word));
+#pragma unroll
+    for (uint32_t word : high) asm volatile("" ::"v"(word));
+    // In pairs: apart they cost the loop of two columns registers.
+    uint32_t scales[2];
+    __builtin_memcpy(scales, value_scale, sizeof(scales));
+    asm volatile("" ::"v"(scales[0]), "v"(scales[1]));
+  }
+
+ private:
+  template <class T, int kRows, int kCount>
+  static OCTAVE_MEMBER void hold_all(const T (&words)[kRows][kCount]) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) asm volatile("" ::"v"(words[i][j]));
+    }
   }
 };
 
