@@ -184,7 +184,8 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
         for (int c = 0; c < Tile::kColumns; ++c) {
           _Float16 scale[4];
 #pragma unroll
-          for (int r = 0; r < 4; ++r) scale[r] = after(words.value_scale[r], scores[c][r]);
+          for (int r = 0; r < 4; ++r)
+            scale[r] = Tile::kColumns > 1 ? after(words.value_scale[r], scores[c][r]) : words.value_scale[r];
           if (partial) {
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
