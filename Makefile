@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SOURCES := templates/include/octave/*.h templates/host/*.h templates/host/*.cpp tests/mock_hip/*.cpp
 
-.PHONY: build test test-slow verify check generate lint format dist clean
+.PHONY: build test test-slow verify profile check generate lint format dist clean
 
 build: $(INSTALLED)
 	$(BIN)/octave-gen build --arch $(ARCH)
@@ -23,6 +23,9 @@ test-slow: $(INSTALLED)
 
 verify: build
 	$(BIN)/octave-gen verify --arch $(ARCH)
+
+profile: build
+	$(BIN)/octave-gen profile --budget --arch $(ARCH)
 
 check: $(INSTALLED)
 	$(BIN)/octave-gen check

@@ -11,6 +11,7 @@ from octave_gen.errors import OctaveError
 from octave_gen.evidence import evidence_words
 from octave_gen.manifest import slot_bytes
 from octave_gen.plan import Variant
+from octave_gen.spec.fields import WORK
 
 FILE_NAME: Final = "README.md"
 
@@ -26,6 +27,8 @@ _COLUMNS: Final = (
     "tier",
     "arch",
 )
+_COUNTED_GROUP: Final = 6
+_COUNTED_COLUMNS: Final = ("kernel", "per", "arch", "tier", "query group", "VALU", "clocks", "HBM clocks")
 _MERGED: Final = ("query dtypes", "GQA groups", "query groups", "tier", "arch")
 """Columns that may hold several values, in the order in which rows that agree on all others are merged."""
 
@@ -68,6 +71,29 @@ def _sorted(values: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(unique, key=int)) if all(value.isdecimal() for value in unique) else unique
 
 
+def counted_table(planned: Iterable[Variant]) -> str:
+    """The counted budgets of the largest head with gqa_group 6 and fp16 queries, cache dtypes side by side; beside
+    the clocks those that HBM takes for the slot that is read."""
+    variants = [v for v in planned if v.shape.scalar == "f16" and v.shape.gqa_group in (None, _COUNTED_GROUP)]
+    largest = max((variant.shape.head_size for variant in variants), default=0)
+    rows: dict[tuple[str, ...], list[Variant]] = {}
+    for variant in variants:
+        if variant.shape.head_size == largest and variant.counted.clocks is not None:
+            queries = str(variant.shape.query_group or "")
+            key = (variant.kind.name, WORK[variant.kind.name], variant.arch.name, variant.tier.name, queries)
+            rows.setdefault(key, []).append(variant)
+    return _table(_COUNTED_COLUMNS, [[*key, *_counts(group)] for key, group in rows.items()])
+
+
+def _counts(variants: Sequence[Variant]) -> list[str]:
+    reads = WORK[variants[0].kind.name] == "token"
+    hbm = [(slot_bytes(v) or 0) / v.arch.costs.hbm_bytes for v in variants if reads]
+    columns = ([v.counted.valu for v in variants], [v.counted.clocks for v in variants], hbm)
+    return [
+        " / ".join("–" if x is None else f"{x:.0f}" if x >= 100 else f"{x:.3g}" for x in column) for column in columns
+    ]
+
+
 def arch_table() -> str:
     """The supported chips and what is known of their kernels."""
     head = ("arch", "family", "product", "wave", "tiers", "evidence")
@@ -92,6 +118,7 @@ def updated(text: str, planned: Sequence[Variant]) -> str:
     ``<!-- /octave-gen:NAME -->``; raises OctaveError when a pair of markers is missing or occurs twice."""
     tables: dict[str, Callable[[], str]] = {
         "variants": lambda: variant_table(planned),
+        "counted": lambda: counted_table(planned),
         "archs": arch_table,
         "environment": environment_table,
     }

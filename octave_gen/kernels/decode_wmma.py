@@ -1,7 +1,4 @@
-"""decode's wmma tier, for chips with WMMA: both products on the matrix cores, 64 tokens of a workgroup at a time.
-
-No chip offers it yet: it is executed and checked by a test until the specs have budgets for it.
-"""
+"""decode's wmma tier, for chips with WMMA: both products on the matrix cores, 64 tokens of a workgroup at a time."""
 
 from __future__ import annotations
 

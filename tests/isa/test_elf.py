@@ -66,7 +66,7 @@ def test_figures_are_those_of_the_resource_gate(arch: str, small_build: Path) ->
     for symbol, data in code_objects(library).items():
         kernel = isa.load(data).kernel(symbol)
         notes = {note[".name"]: note for note in resources.read(data, symbol).kernels.values()}
-        gate = resources.resources(notes[symbol], facts, 256)
+        gate = resources.resources(notes[symbol], facts, notes[symbol][".max_flat_workgroup_size"])
         assert kernel.lds_bytes == gate.lds_bytes
         assert kernel.scratch_bytes == gate.scratch_bytes
         assert kernel.kernarg_bytes == gate.kernarg_bytes

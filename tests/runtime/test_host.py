@@ -66,8 +66,8 @@ def test_symbols_and_order(arch: str, report: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("arch", "wave"), [("gfx942", 64), ("gfx1100", 32)])
 def test_geometry(arch: str, wave: int, report: dict[str, Any]) -> None:
     made = launches(report, arch)
-    # 7 tokens, 2 heads; 7 vectors in fours, 2 heads; 6 queries in fours, 2 kv heads, 5 splits; 6 queries, 8 heads; a tile of the
-    # rows, 2 kv heads, 2 requests with 5 splits each
+    # 7 tokens, 2 heads; 7 vectors in fours, 2 heads; 6 queries in fours, 2 kv heads, 5 splits; 6 queries, 8 heads; a
+    # tile of the rows, 2 kv heads, 2 requests with 5 splits each
     grids = [[1, 2, 1], [2, 2, 1], [2, 2, 5], [6, 8, 1], [1, 2, 10], [1, 2, 2]]
     assert [launch["grid"] for launch in made[:6]] == grids
     assert [launch["block"] for launch in made[:6]] == [

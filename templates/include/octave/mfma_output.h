@@ -1,4 +1,4 @@
-// Outputs of the mfma tier: the running softmax of a column of query rows, and P·V on V's biased bytes.
+// Outputs of decode's mfma tier: the running softmax of a column of query rows, and P·V on V's biased bytes.
 #pragma once
 
 #include "octave/mfma_tile.h"

@@ -1,4 +1,4 @@
-// Scores of the mfma tier: the query as two int8 halves of a 16-bit integer, K as int8 from the codebook.
+// Scores of decode's mfma tier: the query as two int8 halves of a 16-bit integer, K as int8 from the codebook.
 #pragma once
 
 #include "octave/lanes.h"

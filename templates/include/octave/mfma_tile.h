@@ -1,4 +1,5 @@
-// What the kernels of the mfma tier share: a tile's sizes, a lane's place in it, and the loads of its packed words.
+// What the parts of decode's mfma tier share: a tile's sizes, a lane's place in it, and the loads of its packed words.
+// prefill's takes the buffer resource from here.
 #pragma once
 
 #include "octave/codebook.h"

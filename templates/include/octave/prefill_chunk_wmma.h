@@ -1,6 +1,7 @@
-// prefill, phase 2, wmma tier (gfx1100): 128 query rows attend causally to their chunk's own K and V.
+// prefill_chunk, wmma tier (gfx1100): 128 query rows attend causally to their chunk's own K and V.
 //
-// It goes on from the partials of the prefix's splits, and writes the output.
+// K is multiplied in the query's dtype, V and the probabilities in fp16. The kernel goes on from the partials of the
+// prefix's splits, and writes the output.
 #pragma once
 
 #include "octave/prefill_rows.h"

@@ -1,4 +1,4 @@
-// prefill, phase 1, wmma tier (gfx1100): partials of 128 query rows over one KV split of their packed prefix.
+// prefill_prefix, wmma tier (gfx1100): partials of 128 query rows over one KV split of their packed prefix.
 //
 // Each tile of 16 tokens is unpacked once for all rows, as fp16 with the scales multiplied in. The query is fp16 as it
 // is; bf16 rows are brought into fp16's range by a power of two, which changes no bit of theirs that matters.

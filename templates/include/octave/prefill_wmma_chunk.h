@@ -1,4 +1,4 @@
-// The tiles of a chunk's own K and V for the wmma tier: K as it is, V in fp16 with its dims in rows.
+// The tiles of prefill_chunk's wmma tier, a chunk's own K and V: K as it is, V in fp16 with its dims in rows.
 //
 // fp16 weights on V in fp16 are what makes bf16 inputs as exact as fp16 ones. bf16 values that fp16 does not hold, and
 // values that are not finite in tiles that not all rows see, are outliers: they are kept out of the matrix products,

@@ -1,4 +1,4 @@
-// The packed tiles of the prefix for the wmma tier: loads of a tile's words, and their unpacking into LDS as fp16.
+// The packed tiles of prefill_prefix's wmma tier: loads of a tile's words, and their unpacking into LDS as fp16.
 //
 // Values are LUT[code]·scale / 128, rounded once: half of what they stand for, so that no scale overflows.
 #pragma once

@@ -1,5 +1,6 @@
 // reduce: merges the partials of the KV splits of one output row and rotates it back; one workgroup per row.
-// A partial is head_size unnormalised outputs in the rotated V space, the maximum (log2 units) and the sum.
+// A partial is head_size unnormalised outputs in the rotated V space, the reference that its probabilities were
+// measured by (log2 units; the portable tier's is the maximum) and their sum, 0 for a split that holds no token.
 #pragma once
 
 #include "octave/device.h"

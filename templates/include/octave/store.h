@@ -1,4 +1,5 @@
-// cache_store: a team of lanes rotates, quantizes and packs the K and V of one token and kv head into its slot.
+// cache_store: a team of lanes rotates, quantizes and packs the K and V of one token and kv head into its slot, which
+// is put together in LDS. Teams wait for nobody else.
 #pragma once
 
 #include "octave/device.h"

@@ -1,4 +1,5 @@
-// WMMA of RDNA3 on clang's builtins: operands in LDS and registers, and the way of a result into the next operand.
+// WMMA of RDNA3 for prefill, on clang's builtins: operands in LDS and registers, and the way of a result into the next
+// operand.
 //
 // A and B: lane l holds row (column) l % 16 whole, 16 elements in 8 registers, both halves of the wave alike.
 // C and D: register r of lane l holds row 2r + l/16 of column l % 16. Rows that are stored in the order of `wmma_row`

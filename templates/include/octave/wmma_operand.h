@@ -1,4 +1,4 @@
-// Operands of the wmma tier: packed codes to exact fp16 values, each once, through a wave's own stretch of LDS.
+// Operands of decode's wmma tier: packed codes to exact fp16 values, each once, through a wave's own stretch of LDS.
 #pragma once
 
 #include "octave/codebook.h"

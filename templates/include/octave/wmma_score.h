@@ -1,4 +1,4 @@
-// Query rows and scores of the wmma tier.
+// Query rows and scores of decode's wmma tier: the query in fp16, K as whole numbers from the codebook.
 #pragma once
 
 #include "octave/decode_group.h"

@@ -1,4 +1,4 @@
-// Probabilities of the wmma tier.
+// Probabilities of decode's wmma tier, and their way through LDS.
 #pragma once
 
 #include "octave/lanes.h"
