@@ -8,7 +8,9 @@
 #include "octave/decode_group.h"
 #include "octave/device.h"
 #include "octave/lanes.h"
+#include "octave/mfma_merge.h"
 #include "octave/mfma_output.h"
+#include "octave/mfma_query.h"
 #include "octave/mfma_score.h"
 #include "octave/mfma_tile.h"
 
@@ -25,7 +27,12 @@ struct TileWalk {
   int block_size;
 
   static OCTAVE_MEMBER TileWalk from(int token, int step, int block_size) {
-    return {token, token / block_size, token % block_size, step, step / block_size, step % block_size, block_size};
+    const auto size = static_cast<uint32_t>(block_size);
+    const uint32_t page = token / size;
+    const uint32_t step_pages = step / size;
+    return {token,     static_cast<int>(page),       static_cast<int>(token - page * size),
+            step,      static_cast<int>(step_pages), static_cast<int>(step - step_pages * size),
+            block_size};
   }
   OCTAVE_MEMBER void advance() {
     token += step_tokens;
@@ -49,209 +56,194 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
                                float sm_scale) {
   using Tile = MfmaTile<Format, Config>;
   __shared__ MfmaShared<Tile> shared;
+  num_queries = together(num_queries, query_token_stride, query_head_stride, cache_block_stride, cache_head_stride,
+                         cache_row_stride, block_table_stride, mid_token_stride, mid_head_stride, mid_split_stride);
   const auto [first_query, queries] = query_range<Config>(group_starts, num_groups, num_queries);
   if (queries <= 0) return;
   const int64_t kv_head = workgroup_y();
   const int64_t split = workgroup_z();
 
-  load_query_group<Tile::kQueries>(q_to_req + first_query, q_to_klen + first_query, queries, num_requests,
-                                   shared.request, shared.length);
-  workgroup_barrier();
-  const float unit = sm_scale * (1.4426950408889634f / Format::kLutOne);
-  for (int row = wave_index(); row < Tile::kColumns * Tile::kColumnRows; row += Tile::kWaves) {
-    const int64_t q = first_query + row / Config::kGqaGroup;
-    const int64_t head = kv_head * Config::kGqaGroup + row % Config::kGqaGroup;
-    const bool attends = row < Tile::kRows && uniform(shared.request[row / Config::kGqaGroup]) >= 0;
-    quantize_row16<Format>(attends ? query + q * query_token_stride + head * query_head_stride : nullptr, k_signs, unit,
-                           shared, row);
-  }
+  // Read instead of what is not there, so that no branch is needed.
+  const int32_t* somewhere = q_to_req + first_query;
+  auto group = QueryGroup<Tile::kQueries>::from(q_to_req + first_query, q_to_klen + first_query, queries);
+  schedule_barrier();
+  MfmaQueryRows<Format, Config, Scalar> rows;
+  rows.load_from(query + first_query * query_token_stride + kv_head * Config::kGqaGroup * query_head_stride, k_signs,
+                 queries * Config::kGqaGroup, query_token_stride, query_head_stride);
+  const uint8_t* head_cache = cache + kv_head * cache_head_stride;
+  const int row_stride = static_cast<int>(cache_row_stride);
+  const auto lane = MfmaLane<Format, Tile>::of(row_stride);
+  schedule_barrier();
+  const uint32_t attending = group.settle(queries, num_requests);
+  group.put(shared.request, shared.length);
+
+  // The wave's first tile of a run, and the block of its next one. Where there is none, its loads give zeros.
+  QueryRun run = group.run_from(0);
+  const int32_t* blocks = nullptr;
+  TileWalk walk;
+  int token = 0;
+  int end = 0;
+  int row = 0;
+  int32_t first_block = 0;
+  int32_t block = 0;
+  const uint8_t* base = nullptr;
+  TileWords<Format, Tile> words;
+  // Scalar loads answer to the counter of LDS, which rotations of more than 16 lanes wait for.
+  constexpr bool kScalarFirst =
+      QueryFragments<Tile>::kInRegisters && Format::kKBlockSize <= 16 * kElements<Tile::kHeadSize>;
+  const auto vector_block = [&](int page, bool there) {
+    const auto table = buffer_of(reinterpret_cast<const uint8_t*>(blocks), there);
+    return static_cast<int32_t>(__builtin_amdgcn_raw_buffer_load_b32(table, 0, 4 * page, 0));
+  };
+  const auto address_of = [&](int32_t block, int row) {
+    return head_cache + uniform(block) * cache_block_stride + row * cache_row_stride;
+  };
+  const auto open_run = [&] {
+    const auto range = split_range<Config::kSplitGranule>(run.length, num_kv_splits, split);
+    end = range.end;
+    token = range.begin + wave_index() * Tile::kTokens;
+    blocks = block_table + run.request * block_table_stride;
+    walk = TileWalk::from(token, Tile::kWaves * Tile::kTokens, block_size);
+    const int page = walk.page;
+    row = walk.row;
+    walk.advance();
+    if constexpr (kScalarFirst) {
+      first_block = *(token < end ? blocks + page : somewhere);
+      block = *(walk.token < end ? blocks + walk.page : somewhere);
+    } else {
+      first_block = vector_block(page, token < end);
+      block = vector_block(walk.page, walk.token < end);
+    }
+  };
+  const auto load_first = [&] {
+    base = address_of(first_block, row);
+    if constexpr (QueryFragments<Tile>::kInRegisters) block = uniform(block);
+    load_key(base, row_stride, lane, words, token < end);
+    // The loop waits for as many loads as are behind K's on either way into it.
+    schedule_barrier();
+    load_value(base, row_stride, lane, words, token < end);
+  };
+  open_run();
+  schedule_barrier();
+  const float unit = sm_scale * (1.4426950408889634f / (Format::kLutOne * kQueryRange));
+  constexpr int kOwn = decltype(rows)::kOwn;
+  constexpr int kBefore = min(2, kOwn / 2);
+  rows.template quantize<0, kBefore>(attending, unit, shared);
+  schedule_barrier();
+  load_first();
+  schedule_barrier();
+  rows.template quantize<kBefore, kOwn - kBefore>(attending, unit, shared);
   workgroup_barrier();
 
   const int column_row = Tile::kPaired ? lane_index() % 8 : lane_index() % 16;
   const float pair_weight = lane_index() % 16 < 8 ? 128.0f : 1.0f;
   auto fragments = QueryFragments<Tile>::of(shared, column_row);
   MfmaColumn columns[Tile::kColumns];
-  float4 out[Tile::kColumns][Tile::kValueTiles] = {};
-  float4 bias[Tile::kColumns] = {};
+  float4 out[Tile::kColumns][Tile::kValueTiles];
+  float4 bias[Tile::kColumns];
+  // Not a constant, which the compiler would write on the way to the loop and again on its entry.
+  float zero = 0.0f;
 #pragma unroll
-  for (int c = 0; c < Tile::kColumns; ++c) columns[c] = {shared.query_scale[c * 16 + column_row], -kInfinity, 0.0f};
+  for (int c = 0; c < Tile::kColumns; ++c) {
+    columns[c] = {shared.query_scale[c * 16 + column_row], -kInfinity, 0.0f};
+    bias[c] = zero;
+#pragma unroll
+    for (int n = 0; n < Tile::kValueTiles; ++n) out[c][n] = zero;
+  }
 
-  const uint8_t* head_cache = cache + kv_head * cache_head_stride;
-  const auto lane = MfmaLane<Format, Tile>::of(static_cast<int>(cache_row_stride));
-  for (int run = 0, next_run = 0; run < Tile::kQueries; run = next_run) {
-    const int request = uniform(shared.request[run]);
-    int length = 0;
-    int shortest = 0x7FFFFFFF;
-    for (; next_run < Tile::kQueries && uniform(shared.request[next_run]) == request; ++next_run) {
-      length = max(length, uniform(shared.length[next_run]));
-      shortest = min(shortest, uniform(shared.length[next_run]));
-    }
-    // Rows of other runs see nothing of this one.
-    if (next_run - run < Tile::kQueries) shortest = 0;
-    const auto [begin, end] = split_range<Config::kSplitGranule>(length, num_kv_splits, split);
-    if (begin + wave_index() * Tile::kTokens >= end) continue;
-
+  while (true) {
     int visible[Tile::kColumns];
 #pragma unroll
     for (int c = 0; c < Tile::kColumns; ++c) {
       const int q = (c * 16 + column_row) / Config::kGqaGroup;
-      visible[c] = q >= run && q < next_run ? min(shared.length[min(q, Tile::kQueries - 1)], end) : 0;
+      visible[c] = q >= run.first && q < run.next ? min(shared.length[min(q, Tile::kQueries - 1)], end) : 0;
     }
-    const int32_t* blocks = block_table + request * block_table_stride;
-    auto walk = TileWalk::from(begin + wave_index() * Tile::kTokens, Tile::kWaves * Tile::kTokens, block_size);
     // The block of a tile is asked for two tiles ahead. Where the loop reads LDS, which answers to the same counter as
     // scalar loads, it comes as a vector load, in front of those of the next tile: they come back in order.
     const auto block_of = [&](const TileWalk& at) {
-      if constexpr (decltype(fragments)::kInRegisters) {
+      if constexpr (QueryFragments<Tile>::kInRegisters) {
         return blocks[at.page];
       } else {
-        const auto table = buffer_of(reinterpret_cast<const uint8_t*>(blocks));
-        return static_cast<int32_t>(__builtin_amdgcn_raw_buffer_load_b32(table, 0, 4 * at.page, 0));
+        return vector_block(at.page, true);
       }
     };
-    const auto address_of = [&](int32_t block, int row) {
-      return head_cache + uniform(block) * cache_block_stride + row * cache_row_stride;
-    };
-    const int row_stride = static_cast<int>(cache_row_stride);
-    TileWords<Format, Tile> words;
-    const uint8_t* base = address_of(block_of(walk), walk.row);
-    int token = walk.token;
-    walk.advance();
-    int32_t block = walk.token < end ? block_of(walk) : 0;
-    load_key(base, row_stride, lane, words);
-    // The loop waits for as many loads as are behind K's on either way into it.
-    __builtin_amdgcn_sched_barrier(0);
-    load_value(base, row_stride, lane, words);
-    while (true) {
-      const bool last = walk.token >= end;
-      const int next_token = walk.token;
-      const uint8_t* next = last ? base : address_of(block, walk.row);
-      walk.advance();
-      if (walk.token < end) block = block_of(walk);
-      float4 scores[Tile::kColumns];
-      fragments.next_tile(next);
-      score_tile(words, lane, fragments, pair_weight, scores);
-      load_key(next, row_stride, lane, words);
-      const bool partial = token + Tile::kTokens > min(shortest, end);
-      half4 weighted[Tile::kColumns];
+    if (token < end)
+      while (true) {
+        const bool last = walk.token >= end;
+        const int next_token = walk.token;
+        const uint8_t* next = last ? base : address_of(block, walk.row);
+        walk.advance();
+        if (walk.token < end) block = block_of(walk);
+        float4 scores[Tile::kColumns];
+        fragments.next_tile(next);
+        score_tile(words, lane, fragments, pair_weight, scores);
+        load_key(next, row_stride, lane, words);
+        const bool partial = token + Tile::kTokens > min(run.shortest, end);
+        half4 weighted[Tile::kColumns];
 #pragma unroll
-      for (int c = 0; c < Tile::kColumns; ++c) {
-        _Float16 scale[4];
+        for (int c = 0; c < Tile::kColumns; ++c) {
+          _Float16 scale[4];
 #pragma unroll
-        for (int r = 0; r < 4; ++r) scale[r] = words.value_scale[r];
-        if (partial) {
+          for (int r = 0; r < 4; ++r)
+            scale[r] = Tile::kColumns > 1 ? after(words.value_scale[r], scores[c][r]) : words.value_scale[r];
+          if (partial) {
 #pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            const bool seen = token + 4 * (lane_index() / 16) + r < visible[c];
-            scores[c][r] = seen ? scores[c][r] : 0.0f;
-            scale[r] = seen ? scale[r] : static_cast<_Float16>(0.0f);
+            for (int r = 0; r < 4; ++r) {
+              const bool seen = token + 4 * (lane_index() / 16) + r < visible[c];
+              scores[c][r] = seen ? scores[c][r] : 0.0f;
+              scale[r] = seen ? scale[r] : static_cast<_Float16>(0.0f);
+            }
           }
-        }
-        float4 p;
-        weighted[c] = probabilities<Tile, false>(scores[c], scale, columns[c], p);
-        if (__builtin_amdgcn_ballot_w64(any_large(weighted[c])) != 0) {
-          float largest = -kInfinity;
+          float4 p;
+          weighted[c] = probabilities<Tile, false>(scores[c], scale, columns[c], p);
+          if (__builtin_amdgcn_ballot_w64(any_large(weighted[c])) != 0) {
+            float largest = -kInfinity;
 #pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            const bool seen = !partial || token + 4 * (lane_index() / 16) + r < visible[c];
-            const float size = __builtin_fmaxf(static_cast<float>(scale[r]), 0x1p-30f);
-            float x = scores[c][r] * columns[c].query_scale;
-            if (!is_huge(x)) x += __builtin_amdgcn_logf(size);
-            largest = seen ? __builtin_fmaxf(largest, x) : largest;
+            for (int r = 0; r < 4; ++r) {
+              const bool seen = !partial || token + 4 * (lane_index() / 16) + r < visible[c];
+              const float size = __builtin_fmaxf(static_cast<float>(scale[r]), 0x1p-30f);
+              float x = scores[c][r] * columns[c].query_scale;
+              if (!is_huge(x)) x += __builtin_amdgcn_logf(size);
+              largest = seen ? __builtin_fmaxf(largest, x) : largest;
+            }
+            largest = __builtin_fmaxf(largest, lane_xor<16>(largest));
+            largest = __builtin_fmaxf(largest, lane_xor<32>(largest));
+            const float raised = __builtin_fmaxf(columns[c].reference, is_huge(largest) ? largest : largest + 8.0f);
+            const float rescale = raised == columns[c].reference ? 1.0f : exp2(columns[c].reference - raised);
+            columns[c].reference = raised;
+            columns[c].sum *= rescale;
+            bias[c] *= rescale;
+#pragma unroll
+            for (int n = 0; n < Tile::kValueTiles; ++n) out[c][n] *= rescale;
+            weighted[c] = probabilities<Tile, true>(scores[c], scale, columns[c], p);
           }
-          largest = __builtin_fmaxf(largest, lane_xor<16>(largest));
-          largest = __builtin_fmaxf(largest, lane_xor<32>(largest));
-          const float raised = __builtin_fmaxf(columns[c].reference, is_huge(largest) ? largest : largest + 8.0f);
-          const float rescale = raised == columns[c].reference ? 1.0f : exp2(columns[c].reference - raised);
-          columns[c].reference = raised;
-          columns[c].sum *= rescale;
-          bias[c] *= rescale;
+          if (partial) {
 #pragma unroll
-          for (int n = 0; n < Tile::kValueTiles; ++n) out[c][n] *= rescale;
-          weighted[c] = probabilities<Tile, true>(scores[c], scale, columns[c], p);
-        }
-        if (partial) {
-#pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            const bool seen = token + 4 * (lane_index() / 16) + r < visible[c];
-            p[r] = seen ? p[r] : 0.0f;
-            weighted[c][r] = seen ? weighted[c][r] : static_cast<_Float16>(0.0f);
+            for (int r = 0; r < 4; ++r) {
+              const bool seen = token + 4 * (lane_index() / 16) + r < visible[c];
+              p[r] = seen ? p[r] : 0.0f;
+              weighted[c][r] = seen ? weighted[c][r] : static_cast<_Float16>(0.0f);
+            }
           }
+          columns[c].sum += (p[0] + p[1]) + (p[2] + p[3]);
         }
-        columns[c].sum += (p[0] + p[1]) + (p[2] + p[3]);
+        accumulate_tile(words, lane, weighted, out, bias);
+        load_value(next, row_stride, lane, words);
+        if (last) break;
+        base = next;
+        token = next_token;
       }
-      accumulate_tile(words, lane, weighted, out, bias);
-      load_value(next, row_stride, lane, words);
-      if (last) break;
-      base = next;
-      token = next_token;
-    }
+    if (run.next >= Tile::kQueries) break;
+    run = QueryGroup<Tile::kQueries>::from(shared.request, shared.length).run_from(run.next);
+    open_run();
+    load_first();
   }
 
-  // Merge of the waves, column by column, one register of the accumulators after the other: each wave leaves its
-  // outputs in LDS, by the largest reference of all, and all threads add them up.
-#pragma unroll
-  for (int c = 0; c < Tile::kColumns; ++c) {
-    float sum = columns[c].sum;
-    sum += lane_xor<16>(sum);
-    sum += lane_xor<32>(sum);
-    if (lane_index() < 16) {
-      shared.reference[wave_index()][lane_index()] = columns[c].reference;
-      shared.sum[wave_index()][lane_index()] = sum;
-    }
-    workgroup_barrier();
-    float reference = -kInfinity;
-#pragma unroll
-    for (int w = 0; w < Tile::kWaves; ++w)
-      reference = __builtin_fmaxf(reference, shared.reference[w][lane_index() % 16]);
-    float total = 0.0f;
-#pragma unroll
-    for (int w = 0; w < Tile::kWaves; ++w) {
-      const float other = shared.reference[w][lane_index() % 16];
-      total =
-          __builtin_fmaf(shared.sum[w][lane_index() % 16], other == reference ? 1.0f : exp2(other - reference), total);
-    }
-    // V stands for LUT[code] · scale / kLutOne
-    const float rescale = (columns[c].reference == reference ? 1.0f : exp2(columns[c].reference - reference)) *
-                          (0x1p24f / Format::kLutOne);
-#pragma unroll
-    for (int n = 0; n < Tile::kValueTiles; ++n) out[c][n] = (out[c][n] - bias[c]) * rescale;
-    const int first_row = c * 16;
-#pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      if (!Tile::kPaired || lane_index() % 16 < 8) {
-#pragma unroll
-        for (int n = 0; n < Tile::kValueDims; ++n) {
-          shared.merge[wave_index()][column_row][lane_index() / 16 * Tile::kValueDims + n] = out[c][n][r];
-        }
-      }
-      workgroup_barrier();
-      for (int i = thread_index(); i < Tile::kColumnRows * Tile::kMergeDims; i += Tile::kThreads) {
-        const int row = first_row + i / Tile::kMergeDims;
-        const int q = row / Config::kGqaGroup;
-        const int place = i % Tile::kMergeDims;
-        if (row < Tile::kRows && q < queries) {
-          float sum = 0.0f;
-#pragma unroll
-          for (int w = 0; w < Tile::kWaves; ++w) sum += shared.merge[w][i / Tile::kMergeDims][place];
-          const int dim = Tile::kValueDims * (4 * (place / Tile::kValueDims) + r) + place % Tile::kValueDims;
-          mid_o[(first_query + q) * mid_token_stride +
-                (kv_head * Config::kGqaGroup + row % Config::kGqaGroup) * mid_head_stride + split * mid_split_stride +
-                dim] = sum;
-        }
-      }
-      workgroup_barrier();
-    }
-    const int row = first_row + thread_index();
-    if (thread_index() < Tile::kColumnRows && row < Tile::kRows && row / Config::kGqaGroup < queries) {
-      const int q = row / Config::kGqaGroup;
-      float* partial = mid_o + (first_query + q) * mid_token_stride +
-                       (kv_head * Config::kGqaGroup + row % Config::kGqaGroup) * mid_head_stride +
-                       split * mid_split_stride + Tile::kHeadSize;
-      partial[0] = total == 0.0f ? -kInfinity : reference;
-      partial[1] = total;
-    }
-  }
+  float* partials =
+      mid_o + first_query * mid_token_stride + kv_head * Config::kGqaGroup * mid_head_stride + split * mid_split_stride;
+  // V stands for LUT[code] · scale / kLutOne
+  merge_waves<Tile, Config::kGqaGroup>(shared, columns, out, bias, 0x1p24f / Format::kLutOne, queries,
+                                       {partials, mid_token_stride, mid_head_stride}, [&] { words.hold(); });
 }
 
 }  // namespace octave

@@ -54,6 +54,14 @@ OCTAVE_DEVICE void wave_fence() {
 // The compiler moves no instruction across: like ones stay together, which gfx11 issues in pairs.
 OCTAVE_DEVICE void schedule_barrier() { __builtin_amdgcn_sched_barrier(0); }
 
+// A kernel argument for which the others are waited for as well: one wait at the kernel's start instead of one where
+// each is first used.
+template <class... T>
+OCTAVE_DEVICE int together(int argument, T... others) {
+  (..., [&](T other) __attribute__((always_inline)) { asm("" : "+s"(argument) : "s"(other)); }(others));
+  return argument;
+}
+
 template <class To, class From>
 OCTAVE_DEVICE To bit_cast(From value) {
   return __builtin_bit_cast(To, value);

@@ -52,6 +52,26 @@ OCTAVE_DEVICE T lane_xor(T value) {
   }
 }
 
+// One lane's value, for all of the wave.
+template <class T>
+OCTAVE_DEVICE T lane_value(T value, int lane) {
+  return bit_cast<T>(__builtin_amdgcn_readlane(bit_cast<int32_t>(value), lane));
+}
+
+OCTAVE_DEVICE int64_t lane_value64(int64_t value, int lane) {
+  const auto low = static_cast<uint32_t>(lane_value(static_cast<int32_t>(value), lane));
+  return static_cast<int64_t>(lane_value(static_cast<int32_t>(value >> 32), lane)) << 32 | low;
+}
+
+// Bit l is lane l's.
+OCTAVE_DEVICE uint64_t wave_ballot(bool value) {
+#if defined(__GFX11__)
+  return __builtin_amdgcn_ballot_w32(value);
+#else
+  return __builtin_amdgcn_ballot_w64(value);
+#endif
+}
+
 // Combines the values of each aligned group of kLanes lanes; every lane of the group gets the result. The combination
 // is the tree that pairs lanes at distance 1, 2, 4, …: mirrors serve for 4 and 8, where the smaller groups already
 // agree.

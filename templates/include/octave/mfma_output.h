@@ -18,6 +18,12 @@ inline constexpr float kLargestHalf = 65504.0f;
 
 OCTAVE_DEVICE bool is_huge(float score) { return __builtin_fabsf(score) >= kHugeScore && score != -kInfinity; }
 
+// A scale of V, which the compiler uses only when the score is there: it is loaded later than K.
+OCTAVE_DEVICE _Float16 after(_Float16 scale, float score) {
+  asm("" : "+v"(scale) : "v"(score));
+  return scale;
+}
+
 template <class Tile, bool kBounded>
 OCTAVE_DEVICE half4 probabilities(const float4& scores, const _Float16 (&value_scale)[4], const MfmaColumn& column,
                                   float4& p) {

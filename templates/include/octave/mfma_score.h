@@ -1,46 +1,14 @@
 // Scores of decode's mfma tier: the query as two int8 halves of a 16-bit integer, K as int8 from the codebook.
 #pragma once
 
-#include "octave/decode_group.h"
 #include "octave/lanes.h"
 #include "octave/mfma_tile.h"
-#include "octave/vector.h"
 
 namespace octave {
 
 struct MaxBits {
   OCTAVE_MEMBER uint32_t operator()(uint32_t a, uint32_t b) const { return a > b ? a : b; }
 };
-
-// Rotates a query row like K and quantizes it to 16 bits, as 128·high + low, with one scale.
-template <class Format, class Tile, class Scalar>
-OCTAVE_DEVICE void quantize_row16(const Scalar* source, const uint32_t* k_signs, float unit, MfmaShared<Tile>& shared,
-                                  int row) {
-  constexpr int kCount = kElements<Tile::kHeadSize>;
-  float x[kCount] = {};
-  if (source != nullptr) {
-    load_vector(source, x);
-    rotate_forward<Format::kKBlockSize>(k_signs, x);
-  }
-  // As integers, so that a NaN is larger than all numbers and does not get lost between finite blocks.
-  uint32_t bits = 0;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) bits = MaxBits{}(bits, bit_cast<uint32_t>(__builtin_fabsf(x[i])));
-  const float largest = bit_cast<float>(group_reduce<kWaveSize>(bits, MaxBits{}));
-  constexpr float kRange = 127.0f * 128.0f;
-  const bool finite = largest < kInfinity;
-  const bool used = finite && largest >= kQueryFloor;
-  const float inverse = used ? kRange / largest : 0.0f;
-  const int dim = lane_index() * kCount;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const int code = static_cast<int>(used ? __builtin_rintf(x[i] * inverse) : 0.0f);
-    const int high = (code + 64) >> 7;
-    shared.query[0][row][dim + i] = static_cast<int8_t>(high);
-    shared.query[1][row][dim + i] = static_cast<int8_t>(code - high * 128);
-  }
-  if (lane_index() == 0) shared.query_scale[row] = used ? largest / kRange * unit : finite ? 0.0f : __builtin_nanf("");
-}
 
 // a·b + c with a in fp16: one instruction, which the compiler would split to pair two of them.
 OCTAVE_DEVICE float fma_half(_Float16 a, float b, float c) {
@@ -73,6 +41,12 @@ struct QueryFragments {
       for (int h = 0; h < Tile::kHalves; ++h) {
 #pragma unroll
         for (int b = 0; b < Tile::kBlocks; ++b) self.kept[h][b] = self.read(0, h, b);
+      }
+      // They are waited for here, not in the loop over tiles, where that would be for the loop's scalar loads as well.
+#pragma unroll
+      for (int h = 0; h < Tile::kHalves; ++h) {
+#pragma unroll
+        for (int b = 0; b < Tile::kBlocks; ++b) asm("" : "+v"(self.kept[h][b]));
       }
     }
     return self;

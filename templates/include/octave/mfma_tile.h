@@ -43,7 +43,8 @@ struct MfmaTile {
   // A lane unpacks kValueDims consecutive dims of V, one for each matrix instruction.
   static constexpr int kValueDims = kHeadSize / 16;
   static constexpr int kValueTiles = kValueDims;
-  static constexpr int kMergeDims = 4 * kValueDims;
+  // How much of the outputs goes through LDS at a time, in quarters: 16 KiB, or 32 KiB of 16 rows of 256 dims.
+  static constexpr int kMergeParts = kPaired && kHeadSize <= 128 ? 4 : 2;
   // Score accumulators that have scales of their own.
   static constexpr int kScales = Format::kKBlocks;
 };
@@ -51,15 +52,18 @@ struct MfmaTile {
 template <class Tile>
 struct MfmaShared {
   union {
-    // High and low halves of the rows' codes.
-    alignas(16) int8_t query[2][Tile::kColumns * Tile::kColumnRows][Tile::kQueryStride];
-    float merge[Tile::kWaves][Tile::kColumnRows][Tile::kMergeDims];
+    struct {
+      // High and low halves of the rows' codes.
+      alignas(16) int8_t query[2][Tile::kColumns * Tile::kColumnRows][Tile::kQueryStride];
+      float query_scale[Tile::kColumns * Tile::kColumnRows];
+      int request[Tile::kQueries];
+      int length[Tile::kQueries];
+      // Of the waves: sums of each row's four lanes; its reference and the bias of its outputs.
+      alignas(16) float sum[Tile::kColumns][Tile::kWaves][16][4];
+      float2 level[Tile::kColumns][Tile::kWaves][16];
+    };
+    alignas(16) float merge[Tile::kWaves][Tile::kColumnRows][Tile::kHeadSize / 4 * Tile::kMergeParts];
   };
-  float query_scale[Tile::kColumns * Tile::kColumnRows];
-  int request[Tile::kQueries];
-  int length[Tile::kQueries];
-  float reference[Tile::kWaves][16];
-  float sum[Tile::kWaves][16];
 };
 
 template <class Format, class Tile>
@@ -73,6 +77,32 @@ struct TileWords {
   uint32_t value_high[4][Format::kVBits == 4 ? 1 : max(1, kDims / 32)];
   _Float16 key_scale[4][(Tile::kScales + 1) / 2 * 2];
   _Float16 value_scale[4];
+
+  // Keeps their registers until here: what takes them before would wait for the loads of a tile that is not there.
+  OCTAVE_MEMBER void hold() const {
+    if constexpr (Tile::kRotaryBlocks > 0) hold_all(rotary);
+    hold_all(value);
+    if constexpr (Format::kVBits == 3) hold_all(value_high);
+    hold_all(key_scale);
+#pragma unroll
+    for (uint32_t word : low) asm volatile("" ::"v"(word));
+#pragma unroll
+    for (uint32_t word : high) asm volatile("" ::"v"(word));
+    // In pairs: apart they cost the loop of two columns registers.
+    uint32_t scales[2];
+    __builtin_memcpy(scales, value_scale, sizeof(scales));
+    asm volatile("" ::"v"(scales[0]), "v"(scales[1]));
+  }
+
+ private:
+  template <class T, int kRows, int kCount>
+  static OCTAVE_MEMBER void hold_all(const T (&words)[kRows][kCount]) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) asm volatile("" ::"v"(words[i][j]));
+    }
+  }
 };
 
 // A lane's place in a tile, in bytes from its first token: 16 dims of each block of one token of K, and kValueDims dims
@@ -108,9 +138,9 @@ struct MfmaLane {
 };
 
 // A buffer resource of the slots from `base` on: loads take a lane offset, a scalar offset and a constant, so that no
-// address is computed per lane.
-OCTAVE_DEVICE __amdgpu_buffer_rsrc_t buffer_of(const uint8_t* base) {
-  return __builtin_amdgcn_make_buffer_rsrc(const_cast<uint8_t*>(base), 0, 0xFFFFFFFFu, 0x00027000);
+// address is computed per lane. Not there: loads read no memory and give zeros.
+OCTAVE_DEVICE __amdgpu_buffer_rsrc_t buffer_of(const uint8_t* base, bool there = true) {
+  return __builtin_amdgcn_make_buffer_rsrc(const_cast<uint8_t*>(base), 0, uniform(there ? -1 : 0), 0x00027000);
 }
 
 template <int kCount>
@@ -136,8 +166,8 @@ OCTAVE_DEVICE void load_words(__amdgpu_buffer_rsrc_t buffer, uint32_t lane_offse
 
 template <class Format, class Tile>
 OCTAVE_DEVICE void load_key(const uint8_t* base, int row_stride, const MfmaLane<Format, Tile>& lane,
-                            TileWords<Format, Tile>& words) {
-  const auto buffer = buffer_of(base);
+                            TileWords<Format, Tile>& words, bool there = true) {
+  const auto buffer = buffer_of(base, there);
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
     uint32_t scales[(Tile::kScales + 1) / 2];
@@ -161,8 +191,8 @@ OCTAVE_DEVICE void load_key(const uint8_t* base, int row_stride, const MfmaLane<
 
 template <class Format, class Tile>
 OCTAVE_DEVICE void load_value(const uint8_t* base, int row_stride, const MfmaLane<Format, Tile>& lane,
-                              TileWords<Format, Tile>& words) {
-  const auto buffer = buffer_of(base);
+                              TileWords<Format, Tile>& words, bool there = true) {
+  const auto buffer = buffer_of(base, there);
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
     const int row = t * row_stride;

@@ -29,13 +29,23 @@ OCTAVE_DEVICE void store_vector(Scalar* target, const float (&x)[kCount]) {
   __builtin_memcpy(target + lane_index() * kCount, &raw, sizeof(raw));
 }
 
-// Negates the dims whose sign bit is set; bit i of word w belongs to dim 32w + i.
+// The sign bits of a lane's dims, from bit 0 on; bit i of word w of `signs` belongs to dim 32w + i.
 template <int kCount>
-OCTAVE_DEVICE void flip_signs(const uint32_t* signs, float (&x)[kCount]) {
+OCTAVE_DEVICE uint32_t sign_bits(const uint32_t* signs) {
   const int dim = lane_index() * kCount;
-  const uint32_t bits = signs[dim / 32] >> (dim % 32);
+  return signs[dim / 32] >> (dim % 32);
+}
+
+// Negates the dims whose bit is set.
+template <int kCount>
+OCTAVE_DEVICE void apply_signs(uint32_t bits, float (&x)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) x[i] = bit_cast<float>(bit_cast<uint32_t>(x[i]) ^ (((bits >> i) & 1u) << 31));
+}
+
+template <int kCount>
+OCTAVE_DEVICE void flip_signs(const uint32_t* signs, float (&x)[kCount]) {
+  apply_signs(sign_bits<kCount>(signs), x);
 }
 
 template <int kMask, int kCount>
