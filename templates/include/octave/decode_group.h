@@ -106,13 +106,11 @@ struct TokenRange {
 // The tokens of a split: octave_gen/kernels/splits.py states the rule.
 template <int kGranule>
 OCTAVE_DEVICE TokenRange split_range(int length, int num_kv_splits, int64_t split) {
-  const auto tokens = static_cast<uint32_t>(length);
-  const uint32_t share = (tokens + num_kv_splits - 1) / static_cast<uint32_t>(num_kv_splits);
-  const uint32_t per_split = (share + kGranule - 1) / kGranule * kGranule;
-  const uint64_t start = static_cast<uint64_t>(split) * per_split;
-  const uint32_t begin = start >> 32 == 0 && static_cast<uint32_t>(start) < tokens ? start : tokens;
-  const uint32_t end = begin + per_split < tokens ? begin + per_split : tokens;
-  return {static_cast<int>(begin), static_cast<int>(end)};
+  const uint32_t share = (static_cast<uint32_t>(length) + num_kv_splits - 1) / static_cast<uint32_t>(num_kv_splits);
+  const int64_t per_split = static_cast<int64_t>((share + kGranule - 1) / kGranule) * kGranule;
+  const int begin = split * per_split < length ? static_cast<int>(split * per_split) : length;
+  const int end = begin + per_split < length ? static_cast<int>(begin + per_split) : length;
+  return {begin, end};
 }
 
 }  // namespace octave
