@@ -1,7 +1,7 @@
 """What attention works on: a paged cache with the tokens of several requests; and the query tokens of a decode.
 
-Slots that no query may see are POISON bytes (their scales are NaN), and entries of the block table behind a request's
-last block name no block. Unless all values are Gaussian, queries that are padding are NaN.
+Slots that no query may see are POISON bytes (their scales are NaN) or STALE ones (large), and entries of the block
+table behind a request's last block name no block; the longest request has none. Unless all values are Gaussian, queries that are padding are NaN.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.reference.store import cache_store
 from octave_gen.verify.cases import DecodeCase
-from octave_gen.verify.inputs import POISON, gaussian, generator, signs
+from octave_gen.verify.inputs import POISON, STALE, gaussian, generator, signs
 from octave_gen.verify.subject import Subject
 
 _SPARE_BLOCKS = 2
@@ -107,16 +107,18 @@ def group_starts(rows: Sequence[tuple[int, int]], query_group: int) -> Tensor:
 def paged(
     lengths: Sequence[int], kv_heads: int, block_size: int, layout: SlotLayout, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """The block table, int32 [requests, blocks + 1], and a cache of POISON; blocks are in random order."""
+    """The block table, int32 [requests, blocks], and a cache of POISON, odd rows STALE; blocks are in random order."""
     needed = [-(-length // block_size) for length in lengths]
     blocks = torch.randperm(sum(needed) + _SPARE_BLOCKS, generator=generator(seed, "blocks")).to(torch.int32)
-    table = torch.zeros(len(needed), max(needed) + 1, dtype=torch.int32)
+    table = torch.zeros(len(needed), max(1, *needed), dtype=torch.int32)
     start = 0
     for request, count in enumerate(needed):
         table[request] = _NO_BLOCKS[request % len(_NO_BLOCKS)]
         table[request, :count] = blocks[start : start + count]
         start += count
-    return table, torch.full((len(blocks), kv_heads, block_size, layout.slot_bytes), POISON, dtype=torch.uint8)
+    cache = torch.full((len(blocks), kv_heads, block_size, layout.slot_bytes), POISON, dtype=torch.uint8)
+    cache[:, :, 1::2] = STALE
+    return table, cache
 
 
 def slots_of(table: Tensor, request: int, length: int, block_size: int) -> Tensor:

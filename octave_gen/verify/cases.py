@@ -149,7 +149,7 @@ FULL: dict[str, tuple[Case, ...]] = {
             lengths=(100, 17, 257), block_size=1568, rows="mixed", signs="random", memory="strided", values="poison"
         ),
         DecodeCase(lengths=(17, 1, 100, 16), splits=20, kv_heads=2, memory="far", values="edges"),
-        DecodeCase(lengths=(40, 17, 100, 70), splits=2, rows="ragged", values="poison"),
+        DecodeCase(lengths=(40, 17, 200, 70), splits=2, block_size=48, rows="ragged", values="poison"),
     ),
     "reduce": (
         ReduceCase(splits=1, empty=1),
@@ -175,7 +175,9 @@ FULL: dict[str, tuple[Case, ...]] = {
 QUICK: dict[str, tuple[Case, ...]] = {
     "store": (StoreCase(tokens=37, skipped=1, memory="strided", values="edges"),),
     "rotate": (RotateCase(k_layout=0, values="edges"), RotateCase(k_layout=1, inverse=1, memory="strided")),
-    "decode": (DecodeCase(lengths=(0, 1, 17, 70), splits=3, rows="ragged", memory="strided", values="poison"),),
+    "decode": (
+        DecodeCase(lengths=(0, 1, 17, 150), splits=2, block_size=48, rows="ragged", memory="strided", values="poison"),
+    ),
     "reduce": (ReduceCase(splits=7, memory="strided"),),
     "prefill_prefix": (PrefixCase((17, 0, 70), (5, 9, 3), splits=3, group=3, memory="strided", values="poison"),),
     "prefill_chunk": (ChunkCase((0, 40), (19, 9), splits=2, group=3, memory="strided", values="poison"),),

@@ -1,6 +1,6 @@
 """What prefill works on: the chunks of several requests, and before them packed prefixes or synthetic partials.
 
-Behind the last request come tokens of padding, NaN. Slots that no token sees are POISON bytes, and entries of the block
+Behind the last request come tokens of padding, NaN. Slots that no token sees are POISON or STALE bytes, and entries of the block
 table behind a request's last block name no block.
 """
 
