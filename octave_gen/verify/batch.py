@@ -132,7 +132,7 @@ def key_and_value(
 ) -> tuple[Tensor, Tensor]:
     """Key and value of ``shape`` [length, kv_heads, head] for the request whose number ends ``role``.
 
-    Edges, by request: zero and denormal tokens; 65504 in K and V; 65504 in every other V; 65504 in a K now and then.
+    Edges, by request: zero and denormal tokens; 65504 in K and V; 65504 in every other V; 65504 in some odd K of the second half.
     """
     key, value = (gaussian(seed, f"{what} {role}", shape, dtype) for what in ("key", "value"))
     if edges:
@@ -147,7 +147,7 @@ def key_and_value(
         elif kind == 2:
             value[::2] = value[::2].sign() * _HUGE
         else:
-            key[::7] = _HUGE
+            key[len(key) // 2 | 1 :: 6] = _HUGE
     return key, value
 
 

@@ -147,7 +147,7 @@ PREFILL_MFMA_MUTANTS: tuple[Mutant, ...] = (
     # prefix: softmax and partials
     Mutant("prefill mfma: missing rescale of the sum", SHARED, "sum[i] *= rescale;", "", PREFIX_UNIT),
     Mutant(
-        "prefill mfma: missing rescale of the outputs", SHARED, "out[i][n] *= rescale;", "", PREFIX_UNIT, slow=False
+        "prefill mfma: missing rescale of the outputs", SHARED, "out[i][n] *= rescale;", ";", PREFIX_UNIT, slow=False
     ),
     Mutant(
         "prefill mfma: reference not raised",

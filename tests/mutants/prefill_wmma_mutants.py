@@ -144,7 +144,7 @@ PREFILL_WMMA_MUTANTS: tuple[AnyMutant, ...] = (
     ),
     # softmax
     Mutant("prefill wmma: missing rescale of the sum", TILE, "row.sum *= rescale;", "", PREFIX_UNIT),
-    Mutant("prefill wmma: missing rescale of the outputs", TILE, "row.out[n] *= rescale;", "", PREFIX_UNIT),
+    Mutant("prefill wmma: missing rescale of the outputs", TILE, "row.out[n] *= rescale;", ";", PREFIX_UNIT),
     Mutant(
         "prefill wmma: reference of half of the lanes",
         TILE,
