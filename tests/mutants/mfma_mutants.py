@@ -92,13 +92,6 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
         COLUMNS,
     ),
     Mutant(
-        "mfma: scale of an unseen token not masked",
-        DECODE,
-        "scale[r] = seen ? scale[r] : static_cast<_Float16>(0.0f);",
-        "",
-        COLUMNS,
-    ),
-    Mutant(
         "mfma: score of an unseen token in the reference",
         DECODE,
         "largest = seen ? __builtin_fmaxf(largest, x) : largest;",

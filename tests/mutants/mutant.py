@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """``file`` is relative to ``templates/``; ``unit`` is the unit's name without the arch. ``slow``: not in the quick
-    dozen."""
+    """``file`` is relative to ``templates/``; ``unit`` is the unit's name without the arch. ``slow``: not one of
+    the telling ones, which CI runs."""
 
     name: str
     file: str

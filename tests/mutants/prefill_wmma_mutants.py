@@ -63,13 +63,6 @@ PREFILL_WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         slow=False,
     ),
     Mutant(
-        "prefix wmma: scale of K behind the end",
-        UNPACK,
-        "lane.part.key_token < count ? part.key_scale : 0u",
-        "part.key_scale",
-        PREFIX_UNIT,
-    ),
-    Mutant(
         "prefix wmma: tail not masked",
         PREFIX,
         "probabilities(scores, visible < Tile::kTokens,",
@@ -166,9 +159,6 @@ PREFILL_WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         "powers[r] = r < visible ? (scores[r] - largest) * row.unit : -kInfinity;",
         "powers[r] = (scores[r] - largest) * row.unit;",
         CHUNK_UNIT,
-    ),
-    Mutant(
-        "prefill wmma: negative units forgotten", TILE, "__builtin_copysignf(0x1p120f, -unit)", "-0x1p120f", PREFIX_UNIT
     ),
     # chunk
     Mutant(

@@ -153,13 +153,6 @@ WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         PLANES,
     ),
     Mutant(
-        "wmma: maximum of an empty partial is not -inf",
-        DECODE,
-        "total == 0.0f ? -kInfinity : columns[c].reference",
-        "columns[c].reference",
-        PLANES,
-    ),
-    Mutant(
         "wmma: largest score stored with the margin",
         DECODE,
         "-kInfinity : columns[c].reference;",
@@ -189,12 +182,5 @@ WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         "        workgroup_barrier();\n      }\n#pragma unroll",
         "      }\n#pragma unroll",
         ONE_COLUMN,
-    ),
-    Mutant(
-        "wmma: missing barrier before the sums",
-        DECODE,
-        "  workgroup_barrier();\n#pragma unroll\n  for (int c = 0; c < Tile::kColumns; ++c)\n    shared.exchange",
-        "#pragma unroll\n  for (int c = 0; c < Tile::kColumns; ++c)\n    shared.exchange",
-        PLANES,
     ),
 )
