@@ -84,12 +84,13 @@ def query_rows(lengths: Sequence[int], query_group: int, rows: str) -> tuple[tup
         requests = [(r, length, next(counts)) for r, length in enumerate(lengths)]
         attending = ((r, length - n + 1 + i) for r, length, n in requests for i in range(n))
         return (*attending, (-1, 5), (len(lengths), 3), (0, 0))
-    padding = cycle([(-1, 5), (len(lengths), 3), (0, 0), (0, -4)])
+    # A group without padding first: what its last request leaves of the rows before shows.
+    padding = cycle([None, (0, 0), (-1, 5), (len(lengths), 3), (0, -4)])
     found = []
     for request, length in enumerate(lengths):
         after = (request + 1) % len(lengths)
         shorter = length // 2 if request % 2 else length - 2
-        found += [(request, length), (request, shorter), (after, lengths[after]), next(padding)]
+        found += [(request, length), (request, shorter), (after, lengths[after]), next(padding) or (after, lengths[after])]
     return (*found, (0, lengths[0]))
 
 
@@ -132,7 +133,8 @@ def key_and_value(
 ) -> tuple[Tensor, Tensor]:
     """Key and value of ``shape`` [length, kv_heads, head] for the request whose number ends ``role``.
 
-    Edges, by request: zero and denormal tokens; 65504 in K and V; 65504 in every other V; 65504 in some odd K of the second half.
+    Edges, by request: zero and denormal tokens; 65504 in K and V; 65504 in every other V; 65504 and
+    -65504 in some odd K of the second half, so that scores grow late.
     """
     key, value = (gaussian(seed, f"{what} {role}", shape, dtype) for what in ("key", "value"))
     if edges:
@@ -147,7 +149,8 @@ def key_and_value(
         elif kind == 2:
             value[::2] = value[::2].sign() * _HUGE
         else:
-            key[len(key) // 2 | 1 :: 6] = _HUGE
+            odd = len(key) // 2 | 1
+            key[odd::12], key[odd + 6 :: 12] = _HUGE, -_HUGE
     return key, value
 
 

@@ -146,7 +146,7 @@ FULL: dict[str, tuple[Case, ...]] = {
     "decode": (
         DecodeCase(lengths=(0, 1, 15, 16, 17, 100, 257), splits=3, kv_heads=2),
         DecodeCase(
-            lengths=(100, 17, 257), block_size=1568, rows="mixed", signs="random", memory="strided", values="poison"
+            lengths=(17, 257, 100), block_size=1568, rows="mixed", signs="random", memory="strided", values="poison"
         ),
         DecodeCase(lengths=(17, 1, 16, 100), splits=20, kv_heads=2, memory="far", values="edges"),
         DecodeCase(lengths=(40, 17, 70, 200), splits=2, block_size=48, rows="ragged", values="edges"),

@@ -139,9 +139,6 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
     Mutant("mfma: missing rescale of the sum", DECODE, "columns[c].sum *= rescale;", "", PAIRED),
     Mutant("mfma: missing rescale of the outputs", DECODE, "out[c][n] *= rescale;", ";", PAIRED),
     Mutant("mfma: bias not removed", DECODE, "(out[c][n] - bias[c])", "out[c][n]", PAIRED, slow=False),
-    Mutant("mfma: large weights of odd tokens missed", OUTPUT, "0x40004000u", "0x4000u", PAIRED),
-    Mutant("mfma: weight not saturated", OUTPUT, "kBounded && product > kLargestHalf", "false", PAIRED),
-    Mutant("mfma: huge scores not rounded alike", OUTPUT, "kBounded && is_huge(column.reference)", "false", PAIRED),
     # merge
     Mutant(
         "mfma: partial's maximum of one wave",

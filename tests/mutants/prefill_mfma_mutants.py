@@ -157,13 +157,6 @@ PREFILL_MFMA_MUTANTS: tuple[Mutant, ...] = (
         PREFIX_UNIT,
     ),
     Mutant(
-        "prefill mfma: large weights of odd tokens missed",
-        SHARED,
-        "(bits & 0x40004000u)",
-        "(bits & 0x4000u)",
-        PREFIX_UNIT,
-    ),
-    Mutant(
         "prefix mfma: reference stored as the maximum",
         PREFIX,
         "min(__builtin_amdgcn_frexp_expf(total) - 1, 0)",

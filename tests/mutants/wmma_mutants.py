@@ -142,8 +142,6 @@ WMMA_MUTANTS: tuple[AnyMutant, ...] = (
     ),
     Mutant("wmma: missing rescale of the sum", DECODE, "columns[c].sum *= rescale;", "", PLANES),
     Mutant("wmma: missing rescale of the outputs", DECODE, "out[c][n] *= rescale;", ";", PLANES, slow=False),
-    Mutant("wmma: weight not saturated", SOFTMAX, "if (weight > kLargestHalf) weight = kLargestHalf;", "", PLANES),
-    Mutant("wmma: power not saturated", SOFTMAX, "if (power > kLargestPower) power = kLargestPower;", "", PLANES),
     # partials
     Mutant(
         "wmma: sum of the last three waves",
