@@ -90,7 +90,12 @@ def query_rows(lengths: Sequence[int], query_group: int, rows: str) -> tuple[tup
     for request, length in enumerate(lengths):
         after = (request + 1) % len(lengths)
         shorter = length // 2 if request % 2 else length - 2
-        found += [(request, length), (request, shorter), (after, lengths[after]), next(padding) or (after, lengths[after])]
+        found += [
+            (request, length),
+            (request, shorter),
+            (after, lengths[after]),
+            next(padding) or (after, lengths[after]),
+        ]
     return (*found, (0, lengths[0]))
 
 

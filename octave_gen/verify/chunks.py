@@ -91,7 +91,8 @@ def make_prefixes(subject: Subject, case: PrefixCase, seed: int) -> tuple[Tensor
 def make_partials(subject: Subject, case: ChunkCase, batch: Chunks, seed: int) -> Tensor:
     """A workspace, fp32, in which the splits that hold tokens of a prefix have synthetic partials and all else is NaN.
 
-    Edges: some have outputs a little above 65504, as rounding may leave them, scores of millions, or a score far below all others.
+    Edges: some have outputs a little above 65504, as rounding may leave them, scores of millions, or a score far below
+    all others.
     """
     heads, head = batch.q.shape[1:]
     made = torch.full(workspace_shape(batch.q.shape[0], heads, case.splits, head), torch.nan)

@@ -41,7 +41,7 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("mfma: NaN in a query taken as zero", SCORE, 'finite ? 0.0f : __builtin_nanf("")', "0.0f", PAIRED),
     # tiles
-    Mutant("mfma: K scale of another block", SCORE, "[Tile::kScales == 1 ? 0 : b]", "[0]", COLUMNS, slow=False),
+    Mutant("mfma: K scale of another block", SCORE, "[Tile::kScales == 1 ? 0 : b]", "[0]", COLUMNS),
     Mutant(
         "mfma: V's tokens in another order",
         OUTPUT,
@@ -104,7 +104,6 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
         "min(shared.length[min(q, Tile::kQueries - 1)], end)",
         "min(shared.length[min(q, Tile::kQueries - 1)] + 1, end)",
         ONE_COLUMN,
-        slow=False,
     ),
     Mutant(
         "mfma: rows of other runs see a whole tile",

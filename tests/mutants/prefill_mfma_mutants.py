@@ -25,7 +25,6 @@ PREFILL_MFMA_MUTANTS: tuple[Mutant, ...] = (
         "token < request.tokens}",
         "token <= request.tokens}",
         CHUNK_UNIT,
-        slow=False,
     ),
     Mutant(
         "prefill: token of a row taken for its head",
@@ -65,7 +64,6 @@ PREFILL_MFMA_MUTANTS: tuple[Mutant, ...] = (
         "run % Format::kKBlocks, buffer)",
         "0, buffer)",
         PREFIX_UNIT,
-        slow=False,
     ),
     Mutant(
         "prefix mfma: tokens of V in another order",
@@ -168,6 +166,13 @@ PREFILL_MFMA_MUTANTS: tuple[Mutant, ...] = (
         PREFIX,
         "(rescale * (kTruncation / Format::kLutOne))",
         "(kTruncation / Format::kLutOne)",
+        PREFIX_UNIT,
+    ),
+    Mutant(
+        "prefill mfma: large weights of odd tokens missed",
+        SHARED,
+        "(bits & 0x40004000u)",
+        "(bits & 0x4000u)",
         PREFIX_UNIT,
     ),
     # barriers

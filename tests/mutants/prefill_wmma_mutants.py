@@ -36,9 +36,7 @@ PREFILL_WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         PREFIX_UNIT,
     ),
     # prefix
-    Mutant(
-        "prefix wmma: K scale of another block", UNPACK, "dim / Format::kKBlockSize * 2", "0", PREFIX_UNIT, slow=False
-    ),
+    Mutant("prefix wmma: K scale of another block", UNPACK, "dim / Format::kKBlockSize * 2", "0", PREFIX_UNIT),
     Mutant(
         "prefix wmma: V scales of neighbours exchanged",
         UNPACK,
@@ -68,7 +66,6 @@ PREFILL_WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         "probabilities(scores, visible < Tile::kTokens,",
         "probabilities(scores, false,",
         PREFIX_UNIT,
-        slow=False,
     ),
     Mutant(
         "prefix wmma: tail ends a token late",
@@ -92,13 +89,6 @@ PREFILL_WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         PREFIX,
         "next_block = load_uniform(blocks + min(page + 1, last_page));",
         "next_block = load_uniform(blocks + page + 1);",
-        PREFIX_UNIT,
-    ),
-    Mutant(
-        "prefix wmma: tile behind the end loaded",
-        PREFIX,
-        "if (tile_token + Tile::kTokens < range.end) {",
-        "{",
         PREFIX_UNIT,
     ),
     Mutant("prefix wmma: empty split written", PREFIX, "if (range.begin >= range.end) return;", "", PREFIX_UNIT),

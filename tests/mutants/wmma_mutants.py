@@ -29,7 +29,6 @@ WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         "own.scale[Tile::kScales == 1 ? 0 : b]",
         "own.scale[0]",
         PLANES,
-        slow=False,
     ),
     Mutant(
         "wmma: scales of the tokens in the order of lanes",
@@ -93,7 +92,6 @@ WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         "min(shared.length[min(q, Tile::kQueries - 1)], end)",
         "min(shared.length[min(q, Tile::kQueries - 1)] + 1, end)",
         ONE_COLUMN,
-        slow=False,
     ),
     Mutant("wmma: tile special only where all rows end", DECODE, "min(shortest, end)", "end", ONE_COLUMN),
     Mutant(
@@ -150,13 +148,6 @@ WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         "total += w > 0 ? shared.exchange[w][row] : 0.0f",
         PLANES,
     ),
-    Mutant(
-        "wmma: largest score stored with the margin",
-        DECODE,
-        "-kInfinity : columns[c].reference;",
-        "-kInfinity : columns[c].reference + kReferenceMargin;",
-        PLANES,
-    ),
     # barriers
     Mutant(
         "wmma: missing barrier before the weights",
@@ -169,7 +160,8 @@ WMMA_MUTANTS: tuple[AnyMutant, ...] = (
     Mutant(
         "wmma: missing barrier before the largest scores",
         DECODE,
-        "        workgroup_barrier();\n#pragma unroll\n        for (int c = 0; c < Tile::kColumns; ++c) {\n          float largest",
+        "        workgroup_barrier();\n#pragma unroll\n"
+        "        for (int c = 0; c < Tile::kColumns; ++c) {\n          float largest",
         "#pragma unroll\n        for (int c = 0; c < Tile::kColumns; ++c) {\n          float largest",
         ONE_COLUMN,
         slow=False,

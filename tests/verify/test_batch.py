@@ -29,10 +29,11 @@ def test_ragged_rows_are_in_groups_of_their_own() -> None:
 
 
 def test_mixed_rows_hold_padding_of_each_kind_and_no_full_last_group() -> None:
-    rows = query_rows((100, 17, 257), 4, "mixed")
+    rows = query_rows((100, 17, 257, 9), 4, "mixed")
     assert len(rows) % 4
     assert {(0, 100), (0, 98), (1, 17), (1, 8), (2, 257), (2, 255)} <= set(rows)
-    assert {(-1, 5), (3, 3), (0, 0)} <= set(rows)
+    assert {(-1, 5), (4, 3), (0, 0)} <= set(rows)
+    assert rows[2:4] == ((1, 17), (1, 17))
     groups = [{request for request, _ in rows[i : i + 4]} for i in range(0, len(rows), 4)]
     assert max(map(len, groups)) > 2
 
