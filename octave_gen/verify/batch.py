@@ -1,7 +1,8 @@
 """What attention works on: a paged cache with the tokens of several requests; and the query tokens of a decode.
 
 Slots that no query may see are POISON bytes (their scales are NaN) or STALE ones (large), and entries of the block
-table behind a request's last block name no block; the longest request has none. Unless all values are Gaussian, queries that are padding are NaN.
+table behind a request's last block name no block; the longest request has none. Unless all values are Gaussian,
+queries that are padding are NaN.
 """
 
 from __future__ import annotations

@@ -166,8 +166,8 @@ FULL: dict[str, tuple[Case, ...]] = {
         PrefixCase((17, 1, 33, 70), (6, 2, 8, 5), kv_heads=2, group=4, memory="far", values="edges"),
     ),
     "prefill_chunk": (
-        ChunkCase((0,), (40,), kv_heads=2, group=3),
-        ChunkCase((0,), (1, 0, 16, 33), group=8, scale=3),
+        ChunkCase((0,), (40,), kv_heads=2, group=3, scale=3),
+        ChunkCase((0,), (1, 0, 16, 33), group=16),
         ChunkCase((150, 0, 1, 17), (22, 7, 40, 0), splits=7, kv_heads=2, group=6, memory="strided", values="poison"),
         ChunkCase((33, 0, 0, 40), (6, 17, 5, 70), splits=2, group=4, memory="far", values="edges"),
     ),

@@ -1,7 +1,7 @@
 """What prefill works on: the chunks of several requests, and before them packed prefixes or synthetic partials.
 
-Behind the last request come tokens of padding, NaN. Slots that no token sees are POISON or STALE bytes, and entries of the block
-table behind a request's last block name no block.
+Behind the last request come tokens of padding, NaN. Slots that no token sees are POISON or STALE bytes, and entries of
+the block table behind a request's last block name no block.
 """
 
 from __future__ import annotations

@@ -214,13 +214,6 @@ PREFILL_WMMA_MUTANTS: tuple[AnyMutant, ...] = (
     ),
     Mutant("chunk wmma: large bf16 values taken as fp16", CHUNK_TILE, "kLarge = 0x4580", "kLarge = 0x7F80", CHUNK_UNIT),
     Mutant(
-        "chunk wmma: token behind the chunk read",
-        CHUNK_TILE,
-        "lane.value_token + t < count)",
-        "lane.value_token + t <= count)",
-        CHUNK_UNIT,
-    ),
-    Mutant(
         "chunk wmma: sum of the prefix twice",
         CHUNK,
         "lane_index() < 16 ? partial[Tile::kHeadSize + 1] : 0.0f",

@@ -64,7 +64,7 @@ def test_what_the_interpreter_cannot_execute_is_no_catch(bench: Workbench, monke
 
 
 def test_mutants_are_many_and_differ() -> None:
-    assert len(TELLING) >= 30
+    assert len(TELLING) >= 24
     assert len(MUTANTS) >= 180
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert len({(mutant.file, mutant.after, mutant.before) for mutant in MUTANTS}) == len(MUTANTS)
