@@ -1,7 +1,8 @@
 """What attention works on: a paged cache with the tokens of several requests; and the query tokens of a decode.
 
-Slots that no query may see are POISON bytes (their scales are NaN), and entries of the block table behind a request's
-last block name no block. Unless all values are Gaussian, queries that are padding are NaN.
+Slots that no query may see are POISON bytes (their scales are NaN) or STALE ones (large), and entries of the block
+table behind a request's last block name no block; the longest request has none. Unless all values are Gaussian,
+queries that are padding are NaN.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.reference.store import cache_store
 from octave_gen.verify.cases import DecodeCase
-from octave_gen.verify.inputs import POISON, gaussian, generator, signs
+from octave_gen.verify.inputs import POISON, STALE, gaussian, generator, signs
 from octave_gen.verify.subject import Subject
 
 _SPARE_BLOCKS = 2
@@ -84,12 +85,18 @@ def query_rows(lengths: Sequence[int], query_group: int, rows: str) -> tuple[tup
         requests = [(r, length, next(counts)) for r, length in enumerate(lengths)]
         attending = ((r, length - n + 1 + i) for r, length, n in requests for i in range(n))
         return (*attending, (-1, 5), (len(lengths), 3), (0, 0))
-    padding = cycle([(-1, 5), (len(lengths), 3), (0, 0), (0, -4)])
+    # A group without padding first: what its last request leaves of the rows before shows.
+    padding = cycle([None, (0, 0), (-1, 5), (len(lengths), 3), (0, -4)])
     found = []
     for request, length in enumerate(lengths):
         after = (request + 1) % len(lengths)
         shorter = length // 2 if request % 2 else length - 2
-        found += [(request, length), (request, shorter), (after, lengths[after]), next(padding)]
+        found += [
+            (request, length),
+            (request, shorter),
+            (after, lengths[after]),
+            next(padding) or (after, lengths[after]),
+        ]
     return (*found, (0, lengths[0]))
 
 
@@ -107,16 +114,18 @@ def group_starts(rows: Sequence[tuple[int, int]], query_group: int) -> Tensor:
 def paged(
     lengths: Sequence[int], kv_heads: int, block_size: int, layout: SlotLayout, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """The block table, int32 [requests, blocks + 1], and a cache of POISON; blocks are in random order."""
+    """The block table, int32 [requests, blocks], and a cache of POISON, odd rows STALE; blocks are in random order."""
     needed = [-(-length // block_size) for length in lengths]
     blocks = torch.randperm(sum(needed) + _SPARE_BLOCKS, generator=generator(seed, "blocks")).to(torch.int32)
-    table = torch.zeros(len(needed), max(needed) + 1, dtype=torch.int32)
+    table = torch.zeros(len(needed), max(1, *needed), dtype=torch.int32)
     start = 0
     for request, count in enumerate(needed):
         table[request] = _NO_BLOCKS[request % len(_NO_BLOCKS)]
         table[request, :count] = blocks[start : start + count]
         start += count
-    return table, torch.full((len(blocks), kv_heads, block_size, layout.slot_bytes), POISON, dtype=torch.uint8)
+    cache = torch.full((len(blocks), kv_heads, block_size, layout.slot_bytes), POISON, dtype=torch.uint8)
+    cache[:, :, 1::2] = STALE
+    return table, cache
 
 
 def slots_of(table: Tensor, request: int, length: int, block_size: int) -> Tensor:
@@ -130,7 +139,8 @@ def key_and_value(
 ) -> tuple[Tensor, Tensor]:
     """Key and value of ``shape`` [length, kv_heads, head] for the request whose number ends ``role``.
 
-    Edges, by request: zero and denormal tokens; 65504 in K and V; 65504 in every other V; 65504 in a K now and then.
+    Edges, by request: zero and denormal tokens; 65504 in K and V; 65504 in every other V; 65504 and
+    -65504 in some odd K of the second half, so that scores grow late.
     """
     key, value = (gaussian(seed, f"{what} {role}", shape, dtype) for what in ("key", "value"))
     if edges:
@@ -145,7 +155,8 @@ def key_and_value(
         elif kind == 2:
             value[::2] = value[::2].sign() * _HUGE
         else:
-            key[::7] = _HUGE
+            odd = len(key) // 2 | 1
+            key[odd::12], key[odd + 6 :: 12] = _HUGE, -_HUGE
     return key, value
 
 

@@ -146,10 +146,10 @@ FULL: dict[str, tuple[Case, ...]] = {
     "decode": (
         DecodeCase(lengths=(0, 1, 15, 16, 17, 100, 257), splits=3, kv_heads=2),
         DecodeCase(
-            lengths=(100, 17, 257), block_size=1568, rows="mixed", signs="random", memory="strided", values="poison"
+            lengths=(17, 257, 100), block_size=1568, rows="mixed", signs="random", memory="strided", values="poison"
         ),
-        DecodeCase(lengths=(17, 1, 100, 16), splits=20, kv_heads=2, memory="far", values="edges"),
-        DecodeCase(lengths=(40, 17, 100, 70), splits=2, rows="ragged", values="poison"),
+        DecodeCase(lengths=(17, 1, 16, 100), splits=20, kv_heads=2, memory="far", values="edges"),
+        DecodeCase(lengths=(40, 17, 70, 200), splits=2, block_size=48, rows="ragged", values="edges"),
     ),
     "reduce": (
         ReduceCase(splits=1, empty=1),
@@ -161,24 +161,28 @@ FULL: dict[str, tuple[Case, ...]] = {
     ),
     "prefill_prefix": (
         PrefixCase((17, 0, 150, 1, 16), (5, 3, 0, 22, 40), splits=3, kv_heads=2, group=3),
-        PrefixCase((150, 33), (1, 22), splits=2, group=6, scale=3),
+        PrefixCase((150, 33), (1, 22), splits=2, group=6, scale=3, block_size=48),
         PrefixCase((70, 15), (9, 17), splits=20, group=2, memory="strided", values="poison", block_size=1568),
-        PrefixCase((17, 1, 50, 33), (6, 2, 8, 5), kv_heads=2, group=4, memory="far", values="edges"),
+        PrefixCase((17, 1, 33, 70), (6, 2, 8, 5), kv_heads=2, group=4, memory="far", values="edges"),
     ),
     "prefill_chunk": (
-        ChunkCase((0,), (40,), kv_heads=2, group=3),
-        ChunkCase((0,), (1, 0, 16, 33), group=8, scale=3),
+        ChunkCase((0,), (40,), kv_heads=2, group=3, scale=3),
+        ChunkCase((0,), (1, 0, 16, 33), group=16),
         ChunkCase((150, 0, 1, 17), (22, 7, 40, 0), splits=7, kv_heads=2, group=6, memory="strided", values="poison"),
-        ChunkCase((33, 0, 0, 40), (6, 17, 30, 5), splits=2, group=4, memory="far", values="edges"),
+        ChunkCase((33, 0, 0, 40), (6, 17, 5, 70), splits=2, group=4, memory="far", values="edges"),
     ),
 }
 QUICK: dict[str, tuple[Case, ...]] = {
     "store": (StoreCase(tokens=37, skipped=1, memory="strided", values="edges"),),
     "rotate": (RotateCase(k_layout=0, values="edges"), RotateCase(k_layout=1, inverse=1, memory="strided")),
-    "decode": (DecodeCase(lengths=(0, 1, 17, 70), splits=3, rows="ragged", memory="strided", values="poison"),),
+    "decode": (
+        DecodeCase(lengths=(0, 1, 17, 150), splits=2, block_size=48, rows="ragged", memory="strided", values="poison"),
+    ),
     "reduce": (ReduceCase(splits=7, memory="strided"),),
-    "prefill_prefix": (PrefixCase((17, 0, 70), (5, 9, 3), splits=3, group=3, memory="strided", values="poison"),),
-    "prefill_chunk": (ChunkCase((0, 40), (19, 9), splits=2, group=3, memory="strided", values="poison"),),
+    "prefill_prefix": (
+        PrefixCase((17, 0, 150), (5, 9, 3), splits=2, group=3, memory="strided", values="poison", block_size=48),
+    ),
+    "prefill_chunk": (ChunkCase((0, 40, 16), (19, 9, 2), splits=2, group=3, memory="strided", values="poison"),),
 }
 
 

@@ -1,7 +1,7 @@
 """What prefill works on: the chunks of several requests, and before them packed prefixes or synthetic partials.
 
-Behind the last request come tokens of padding, NaN. Slots that no token sees are POISON bytes, and entries of the block
-table behind a request's last block name no block.
+Behind the last request come tokens of padding, NaN. Slots that no token sees are POISON or STALE bytes, and entries of
+the block table behind a request's last block name no block.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Chunks:
 def make_chunks(subject: Subject, case: ChunkCase, seed: int) -> Chunks:
     """The chunks of a case, before they are placed in memory.
 
-    Poison: a query with NaN, and in every other request some last tokens whose K or V is not finite. Edges: finite.
+    Poison: a query with NaN, and in every other request some last tokens whose K or V (in turn, V first in the first
+    request, K in the next one) is not finite. Edges: finite.
     """
     bounds = [0, *accumulate(new for _, new in case.requests)]
     shape = (bounds[-1] + _PADDING, case.kv_heads, subject.head_size)
@@ -65,7 +66,7 @@ def make_chunks(subject: Subject, case: ChunkCase, seed: int) -> Chunks:
         k[part], v[part] = key if case.values == "edges" else key * case.scale, value
         if case.values == "poison" and request % 2 == 0:
             for i, token in enumerate(range(start + (end - start + 1) // 2, end)):
-                (k, v)[i % 2][token] = _BAD[i % len(_BAD)]
+                (v, k)[(i + request // 2) % 2][token] = _BAD[i % len(_BAD)]
     if case.values == "poison":
         q[: bounds[-1]][:1, -1, 5] = torch.nan
     if case.values == "edges":
@@ -90,7 +91,8 @@ def make_prefixes(subject: Subject, case: PrefixCase, seed: int) -> tuple[Tensor
 def make_partials(subject: Subject, case: ChunkCase, batch: Chunks, seed: int) -> Tensor:
     """A workspace, fp32, in which the splits that hold tokens of a prefix have synthetic partials and all else is NaN.
 
-    Edges: some have outputs of 65504, scores of millions, or a score far below all others.
+    Edges: some have outputs a little above 65504, as rounding may leave them, scores of millions, or a score far below
+    all others.
     """
     heads, head = batch.q.shape[1:]
     made = torch.full(workspace_shape(batch.q.shape[0], heads, case.splits, head), torch.nan)
@@ -98,7 +100,7 @@ def make_partials(subject: Subject, case: ChunkCase, batch: Chunks, seed: int) -
     random[..., head] *= _LOG2_SCORES * case.scale**2
     random[..., head + 1] = torch.rand(made.shape[:-1], generator=generator(seed, "sums")) * 15 + 1
     if case.values == "edges":
-        random[:, 1::4, :, :head] = _HUGE
+        random[:, 1::4, :, :head] = _HUGE * (1 + 2.0**-11)
         random[:, 2::4, :, head] *= 1e6
         random[:, 3::4, :1, head] = -1e30
     random[..., :head] *= random[..., head + 1 :]

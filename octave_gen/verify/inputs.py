@@ -14,6 +14,8 @@ from octave_gen.verify.arena import allocate, far_strides
 
 POISON = 0xFF
 """The byte of everything that no kernel may read: a scale of these is NaN."""
+STALE = 0x7B
+"""The byte of every other slot that no query sees, as tokens of another request may leave it: a scale of 61280."""
 
 
 def generator(seed: int, role: str) -> torch.Generator:

@@ -6,7 +6,12 @@ specs, the cheapest that can show it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from group_mutants import GROUP_MUTANTS
+from mfma_mutants import MFMA_MUTANTS
+from mutant import Mutant
+from prefill_mfma_mutants import PREFILL_MFMA_MUTANTS
+from prefill_wmma_mutants import PREFILL_WMMA_MUTANTS
+from wmma_mutants import WMMA_MUTANTS
 
 STORE_K3V3 = "store_octave_k3v3_h128r64_portable"
 STORE_K3V4 = "store_octave_k3v4_h128r64_portable"
@@ -14,20 +19,6 @@ ROTATE = "rotate_h128_portable"
 REDUCE = "reduce_h128_portable"
 DECODE = "decode_octave_k3v3_h128r64_g4_q4_portable"
 DECODE_ONE = "decode_octave_k3v4_h128r64_g4_q1_portable"
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """``file`` is relative to ``templates/``; ``unit`` is the unit's name without the arch. ``slow``: not in the quick
-    dozen."""
-
-    name: str
-    file: str
-    before: str
-    after: str
-    unit: str
-    arch: str = "gfx942"
-    slow: bool = True
 
 
 ENCODER = "include/octave/encoder.h"
@@ -362,4 +353,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("waves that do not wait", REDUCE_H, "  workgroup_barrier();\n  if (wave > 0)", "  if (wave > 0)", REDUCE),
     Mutant("wrong weight of a split", REDUCE_H, "exp2(mine[0] - maximum)", "exp2(maximum - mine[0])", REDUCE),
     Mutant("workgroups taken as twice as wide", REDUCE_TEMPLATE, "Config::kWaves", "2 * Config::kWaves", REDUCE),
+    *GROUP_MUTANTS,
+    *MFMA_MUTANTS,
+    *WMMA_MUTANTS,
+    *PREFILL_MFMA_MUTANTS,
+    *PREFILL_WMMA_MUTANTS,
 )

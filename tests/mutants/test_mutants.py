@@ -11,7 +11,7 @@ from workbench import Finding, Workbench, check_all
 from octave_gen import isa
 from octave_gen.isa.faults import fault
 
-DOZEN = [mutant for mutant in MUTANTS if not mutant.slow]
+TELLING = [mutant for mutant in MUTANTS if not mutant.slow]
 UNITS = sorted({(mutant.unit, mutant.arch) for mutant in MUTANTS})
 
 
@@ -25,13 +25,13 @@ def name_of(mutant: Mutant) -> str:
     return mutant.name.replace(" ", "_")
 
 
-@pytest.mark.parametrize("mutant", DOZEN, ids=name_of)
-def test_a_dozen_mutants_are_caught(bench: Workbench, mutant: Mutant) -> None:
+@pytest.mark.parametrize("mutant", TELLING, ids=name_of)
+def test_telling_mutants_are_caught(bench: Workbench, mutant: Mutant) -> None:
     assert first_finding(bench, mutant) is not None
 
 
-@pytest.mark.parametrize(("unit", "arch"), sorted({(mutant.unit, mutant.arch) for mutant in DOZEN}))
-def test_the_kernels_of_the_dozen_pass(bench: Workbench, unit: str, arch: str) -> None:
+@pytest.mark.parametrize(("unit", "arch"), sorted({(mutant.unit, mutant.arch) for mutant in TELLING}))
+def test_the_kernels_of_the_telling_mutants_pass(bench: Workbench, unit: str, arch: str) -> None:
     assert list(check_all(bench.build(f"{unit}_{arch}"), bench.merge_for(unit, arch), ("quick",))) == []
 
 
@@ -64,8 +64,8 @@ def test_what_the_interpreter_cannot_execute_is_no_catch(bench: Workbench, monke
 
 
 def test_mutants_are_many_and_differ() -> None:
-    assert len(DOZEN) == 12
-    assert len(MUTANTS) >= 24
+    assert len(TELLING) >= 24
+    assert len(MUTANTS) >= 180
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert len({(mutant.file, mutant.after, mutant.before) for mutant in MUTANTS}) == len(MUTANTS)
-    assert {mutant.arch for mutant in DOZEN} == {"gfx942", "gfx1100"}
+    assert {mutant.arch for mutant in TELLING} == {"gfx942", "gfx1100"}

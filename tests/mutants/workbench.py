@@ -91,12 +91,17 @@ class Workbench:
         return Built(variants, (folder / f"{name}.hsaco").read_bytes())
 
     def merge_for(self, unit: str, arch: str) -> Built | None:
-        """The reduce unit that the checks of a decode unit need; None for other units."""
-        if not unit.startswith("decode"):
+        """The unit that takes a unit's partials: reduce behind decode, the chunk's behind the prefix's; None for
+        others."""
+        if unit.startswith("decode"):
+            merge = f"{REDUCE}_{arch}"
+        elif unit.startswith("prefill_prefix"):
+            merge = f"prefill_chunk_h128_{unit.rsplit('_', 1)[1]}_{arch}"
+        else:
             return None
-        if arch not in self._merges:
-            self._merges[arch] = self.build(f"{REDUCE}_{arch}")
-        return self._merges[arch]
+        if merge not in self._merges:
+            self._merges[merge] = self.build(merge)
+        return self._merges[merge]
 
     def _fresh(self, kind: str) -> Path:
         return self.folder / f"{kind}{sum(1 for _ in self.folder.glob(f'{kind}*'))}"
@@ -131,7 +136,7 @@ def findings(subject: Subject, executor: Interpreted, sets: Sequence[str]) -> It
 
 
 def check_all(built: Built, merge: Built | None, sets: Sequence[str]) -> Iterator[Finding]:
-    """What the checks find wrong with each variant of a unit; ``merge``: the reduce unit that decode needs."""
+    """What the checks find wrong with each variant of a unit; ``merge``: see `Workbench.merge_for`."""
     together = [built, *([merge] if merge is not None else [])]
     code_objects = {variant.symbol: unit.code_object for unit in together for variant in unit.variants}
     executor = Interpreted(code_objects, Judge())

@@ -39,7 +39,7 @@ def test_the_full_cases_of_decode_cover_the_edges() -> None:
     assert {0, 1, 15, 16, 17, 100, 257} <= {length for case in cases for length in case.lengths}
     assert {1, 3} <= {case.splits for case in cases}
     assert any(case.splits > min(case.lengths) > 0 and case.splits > 16 for case in cases)
-    assert {case.block_size for case in cases} == {16, 1568}
+    assert {case.block_size for case in cases} == {16, 48, 1568}
     assert {case.rows for case in cases} == {"grouped", "mixed", "ragged"}
     assert {case.memory for case in cases} == {"dense", "strided", "far"}
     assert {case.values for case in cases} == {"gaussian", "poison", "edges"}
@@ -55,7 +55,7 @@ def test_the_full_cases_of_prefill_cover_the_edges() -> None:
         assert len({case.group for case in cases}) == 4
         assert {case.memory for case in cases} == {"dense", "strided", "far"}
         assert {case.values for case in cases} == {"gaussian", "poison", "edges"}
-    assert {case.block_size for case in FULL["prefill_prefix"] if isinstance(case, PrefixCase)} == {16, 1568}
+    assert {case.block_size for case in FULL["prefill_prefix"] if isinstance(case, PrefixCase)} == {16, 48, 1568}
 
 
 def test_requests_of_a_prefill_fill_up_the_shorter_list() -> None:
