@@ -18,8 +18,8 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "group ends a query early",
         DECODE_GROUP,
-        "end = group_starts[group + 1];",
-        "end = group_starts[group + 1] - 1;",
+        "group + 1 < num_groups ? next : num_queries",
+        "group + 1 < num_groups ? next - 1 : num_queries",
         WMMA_PARTS,
         "gfx1100",
         slow=False,
@@ -57,7 +57,7 @@ GROUP_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "splits rounded down",
         DECODE_GROUP,
-        "(length + num_kv_splits - 1) / num_kv_splits",
+        "(static_cast<uint32_t>(length) + num_kv_splits - 1) / static_cast<uint32_t>(num_kv_splits)",
         "max(1, length / num_kv_splits)",
         WMMA_PARTS,
         "gfx1100",

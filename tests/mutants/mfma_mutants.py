@@ -11,6 +11,9 @@ COLUMNS = "decode_octave_k3v3_h128r64_g8_q4_mfma"
 """Two columns of 16 query rows, the query in LDS."""
 
 DECODE = "include/octave/decode_mfma.h"
+QUERY = "include/octave/mfma_query.h"
+MERGE = "include/octave/mfma_merge.h"
+GROUP = "include/octave/decode_group.h"
 SCORE = "include/octave/mfma_score.h"
 OUTPUT = "include/octave/mfma_output.h"
 TILE = "include/octave/mfma_tile.h"
@@ -19,7 +22,7 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
     # query
     Mutant(
         "mfma: low half of the query left out",
-        SCORE,
+        QUERY,
         "static_cast<int8_t>(code - high * 128)",
         "0",
         ONE_COLUMN,
@@ -39,7 +42,7 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
         "if (kShared && h == 1 && b == 0) sum <<= 7;",
         COLUMNS,
     ),
-    Mutant("mfma: NaN in a query taken as zero", SCORE, 'finite ? 0.0f : __builtin_nanf("")', "0.0f", PAIRED),
+    Mutant("mfma: NaN in a query taken as zero", QUERY, 'finite ? 0.0f : __builtin_nanf("")', "0.0f", PAIRED),
     # tiles
     Mutant("mfma: K scale of another block", SCORE, "[Tile::kScales == 1 ? 0 : b]", "[0]", COLUMNS),
     Mutant(
@@ -77,9 +80,7 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
         "load_value(base, row_stride, lane, words);",
         ONE_COLUMN,
     ),
-    Mutant(
-        "mfma: empty split read", DECODE, "Tile::kTokens >= end) continue;", "Tile::kTokens > end) continue;", PAIRED
-    ),
+    Mutant("mfma: empty split read", DECODE, "    if (token < end)\n", "    if (token <= end)\n", PAIRED),
     # who sees what
     Mutant(
         "mfma: probability of an unseen token in the sum", DECODE, "p[r] = seen ? p[r] : 0.0f;", "", PAIRED, slow=False
@@ -107,8 +108,8 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "mfma: rows of other runs see a whole tile",
-        DECODE,
-        "if (next_run - run < Tile::kQueries) shortest = 0;",
+        GROUP,
+        "if (run.next - run.first < kQueries) run.shortest = 0;",
         "",
         ONE_COLUMN,
     ),
@@ -137,42 +138,42 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
     Mutant("mfma: missing rescale of the bias", DECODE, "bias[c] *= rescale;", "", PAIRED),
     Mutant("mfma: missing rescale of the sum", DECODE, "columns[c].sum *= rescale;", "", PAIRED),
     Mutant("mfma: missing rescale of the outputs", DECODE, "out[c][n] *= rescale;", ";", PAIRED),
-    Mutant("mfma: bias not removed", DECODE, "(out[c][n] - bias[c])", "out[c][n]", PAIRED, slow=False),
+    Mutant("mfma: bias not removed", MERGE, "= -lane_value(levels.bias, place)", "= 0.0f", PAIRED, slow=False),
     # merge
     Mutant(
-        "mfma: partial's maximum of one wave",
-        DECODE,
-        "total == 0.0f ? -kInfinity : reference",
-        "total == 0.0f ? -kInfinity : columns[c].reference",
+        "mfma: reference of the last wave",
+        MERGE,
+        "self.reference = __builtin_fmaxf(self.reference, level[w][0])",
+        "self.reference = level[w][0]",
         PAIRED,
     ),
     Mutant(
         "mfma: waves merged without their weights",
-        DECODE,
-        "other == reference ? 1.0f : exp2(other - reference)",
+        MERGE,
+        "level[w][0] == self.reference ? 1.0f : exp2(level[w][0] - self.reference)",
         "1.0f",
         PAIRED,
     ),
     Mutant(
         "mfma: missing barrier before the merge",
-        DECODE,
-        "      workgroup_barrier();\n      for (int i = thread_index()",
-        "      for (int i = thread_index()",
+        MERGE,
+        "part);\n      workgroup_barrier();",
+        "part);",
         PAIRED,
         slow=False,
     ),
     Mutant(
         "mfma: missing barrier behind the merge",
-        DECODE,
-        "      workgroup_barrier();\n    }\n    const int row",
-        "    }\n    const int row",
+        MERGE,
+        "      workgroup_barrier();\n      Merge::put",
+        "      Merge::put",
         PAIRED,
     ),
     Mutant(
         "mfma: missing barrier before the query",
         DECODE,
-        "  workgroup_barrier();\n  const float unit",
-        "  const float unit",
+        "  workgroup_barrier();\n\n  const int column_row",
+        "  const int column_row",
         PAIRED,
     ),
 )

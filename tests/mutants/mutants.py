@@ -221,8 +221,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "query that attends to nothing not skipped",
         DECODE_GROUP,
-        "request >= 0 && request < num_requests && length > 0",
-        "request >= 0 && length > 0",
+        "= request >= 0 && request < num_requests && length > 0",
+        "= request >= 0 && length > 0",
         DECODE,
     ),
     # decode: addresses
