@@ -89,9 +89,8 @@ def _counts(variants: Sequence[Variant]) -> list[str]:
     reads = WORK[variants[0].kind.name] == "token"
     hbm = [(slot_bytes(v) or 0) / v.arch.costs.hbm_bytes for v in variants if reads]
     columns = ([v.counted.valu for v in variants], [v.counted.clocks for v in variants], hbm)
-    return [
-        " / ".join("–" if x is None else f"{x:.0f}" if x >= 100 else f"{x:.3g}" for x in column) for column in columns
-    ]
+    texts = [["–" if x is None else f"{x:.0f}" if x >= 100 else f"{x:.3g}" for x in column] for column in columns]
+    return [" / ".join(text if len(set(text)) > 1 else text[:1]) for text in texts]
 
 
 def arch_table() -> str:

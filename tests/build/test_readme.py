@@ -12,7 +12,7 @@ from octave_gen.build import readme
 from octave_gen.errors import OctaveError
 from octave_gen.plan import Variant
 
-NAMES = ("variants", "archs", "environment")
+NAMES = ("variants", "counted", "archs", "environment")
 EMPTY = "# Title\n\n" + "text\n\n".join(f"<!-- octave-gen:{name} -->\n<!-- /octave-gen:{name} -->\n" for name in NAMES)
 
 
@@ -44,6 +44,28 @@ def test_the_rows_are_exactly_the_plan(planned: list[Variant]) -> None:
     assert len(readme.variant_table(planned).splitlines()) < 45
 
 
+def test_counted_budgets_of_the_largest_head_side_by_side(planned: list[Variant]) -> None:
+    found = {(row["kernel"][0], row["arch"][0], row["tier"][0], row["query group"][0]): row for row in counted(planned)}
+    bounds = {v.shape.cache_dtype: v.counted for v in planned if "h256r64_g6_q4_f16_mfma" in v.name}
+    assert len(bounds) == 3
+    row = found["decode", "gfx942", "mfma", "4"]
+    assert row["VALU"][0].split(" / ") == [f"{bound.valu:.3g}" for bound in bounds.values()]
+    assert row["HBM clocks"] == ["23.6 / 26 / 29.9"]
+    assert row["per"] == ["token"]
+    assert found["prefill_chunk", "gfx1100", "wmma", ""]["HBM clocks"] == [""]
+    # one bound for all dtypes is one figure
+    assert "/" not in found["decode", "gfx942", "portable", "1"]["VALU"][0]
+    assert "/" in found["decode", "gfx942", "portable", "1"]["HBM clocks"][0]
+
+
+def counted(planned: list[Variant]) -> list[dict[str, list[str]]]:
+    return rows(readme.counted_table(planned))
+
+
+def test_without_counted_budgets_the_table_is_empty() -> None:
+    assert counted([]) == []
+
+
 @pytest.mark.parametrize("left_out", ["_g6_q4_bf16_portable_gfx942", "rotate_h256_bf16_portable_gfx1100", "_gfx1100"])
 def test_a_plan_with_holes_is_not_shown_as_a_full_one(planned: list[Variant], left_out: str) -> None:
     fewer = [variant for variant in planned if left_out not in variant.name]
@@ -70,7 +92,7 @@ def test_updating_keeps_the_text_and_settles(planned: list[Variant]) -> None:
     once = readme.updated(EMPTY, planned)
     assert readme.updated(once, planned) == once
     assert once.startswith("# Title\n\n<!-- octave-gen:variants -->\n\n| kernel |")
-    assert once.count("text\n") == 2
+    assert once.count("text\n") == len(NAMES) - 1
     stale = once.replace("| decode |", "| decoder |").replace("gfx942", "gfx941")
     assert readme.updated(stale, planned) == once
 
