@@ -13,6 +13,8 @@ from octave_gen.errors import OctaveError
 SCALARS: dict[str, str] = {"fp16": "f16", "bf16": "bf16"}
 """Query dtypes as a spec names them, and as variant names carry them."""
 
+MAX_GRID_YZ = 65535
+"""Workgroups of a grid in its second and third dimension."""
 MAX_GROUP = 16
 """The largest gqa_group and query_group of any kernel."""
 

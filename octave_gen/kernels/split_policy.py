@@ -14,15 +14,14 @@ import math
 from dataclasses import dataclass
 
 from octave_gen import arch as archs
-from octave_gen.arch import Arch
+from octave_gen.arch import PORTABLE, Arch
 from octave_gen.errors import wrong_request
-from octave_gen.formats import CACHE_DTYPES
-from octave_gen.kernels import decode
-from octave_gen.kernels.base import Shape
+from octave_gen.formats import CACHE_DTYPES, FAMILIES
+from octave_gen.kernels import decode, prefill
+from octave_gen.kernels.base import MAX_GRID_YZ, MAX_GROUP, KernelKind, Shape, Tier
 from octave_gen.kernels.launch_costs import LaunchCosts, launch_costs
 from octave_gen.kernels.splits import MAX_KV_SPLITS, PARTIAL_EXTRA, SPLIT_GRANULE, tokens_per_split
 
-PORTABLE = "portable"
 NEAR = 0.98
 """Fewer splits are taken where they are within this share of the least time: they need less workspace."""
 _SMALL = (1, 2, 3, 4, 6, 9, 12)
@@ -69,7 +68,7 @@ class Problem:
     """An attention over ``context`` tokens: ``workgroups`` of each split, ``vectors`` of outputs.
 
     attend, merge: of the kernel that attends and of the one that merges; kv_bytes: of all K and V that are read;
-    partial_bytes: of one split of all outputs.
+    partial_bytes: of one split of all outputs; most: splits that a launch can have.
     """
 
     chip: Chip
@@ -80,6 +79,7 @@ class Problem:
     context: int
     kv_bytes: int
     partial_bytes: int
+    most: int = MAX_KV_SPLITS
 
     def clocks(self, splits: int) -> float:
         """The modelled time for a number of splits."""
@@ -105,7 +105,7 @@ class Problem:
         balance = math.sqrt(self.context / attend.units * attend.pass_latency / per_split)
         counts = [*_SMALL, *(int(filled * n) for n in range(1, resident))]
         counts += [*(int(filled * resident * n) for n in _ROUNDS), *(int(balance * n) for n in _BALANCES)]
-        most = max(1, min(MAX_KV_SPLITS, -(-self.context // SPLIT_GRANULE)))
+        most = max(1, min(self.most, -(-self.context // SPLIT_GRANULE)))
         passes = {-(-self.context // (min(max(count, 1), most) * attend.units)) for count in counts} | {1, 2}
         return {max(1, min(most, -(-self.context // (attend.units * n)))) for n in passes if n}
 
@@ -119,17 +119,32 @@ class Problem:
 def _chip_and_dtype(where: str, arch: str, fmt: int, max_context: int, **counts: int) -> tuple[Arch, str]:
     """The chip, and the cache dtype of ``fmt``; raises OctaveError naming everything that no launch has."""
     chip = archs.get(archs.parse_target_id(arch).arch)
-    wrong = [f"{name} {count}" for name, count in counts.items() if count < 1]
-    if max_context < 0:
+    wrong = [f"{name} {count}" for name, count in counts.items() if not isinstance(count, int) or count < 1]
+    if not isinstance(max_context, int) or max_context < 0:
         wrong.append(f"max_context {max_context}")
-    if counts["kv_heads"] >= 1 and counts["q_heads"] % counts["kv_heads"]:
-        wrong.append(f"{counts['q_heads']} query heads on {counts['kv_heads']} kv heads")
-    dtype = next((name for name, one in CACHE_DTYPES.items() if one.fmt == fmt), None)
+    if counts.get("query_group", 1) > MAX_GROUP:
+        wrong.append(f"query_group {counts['query_group']}")
+    if all(isinstance(counts[name], int) and counts[name] >= 1 for name in ("kv_heads", "q_heads")):
+        group, rest = divmod(counts["q_heads"], counts["kv_heads"])
+        if rest or not 1 <= group <= MAX_GROUP:
+            wrong.append(f"{counts['q_heads']} query heads on {counts['kv_heads']} kv heads")
+    dtype = next((one for one in CACHE_DTYPES.values() if one.fmt == fmt), None)
     if dtype is None:
         wrong.append(f"fmt {fmt}")
     if wrong or dtype is None:
         raise wrong_request(f"no launch has {', '.join(wrong)}", where=where)
-    return chip, dtype
+    FAMILIES[dtype.family].layout_of_slot(counts["head_size"], counts["slot_bytes"], fmt)
+    return chip, dtype.name
+
+
+def _tier(where: str, kind: KernelKind, chip: Arch, name: str) -> Tier:
+    """The tier of a kind that the chip offers under this name."""
+    offered = {tier.name: tier for tier in kind.tiers_on(chip)}
+    if name not in offered:
+        raise wrong_request(
+            f"{chip.name} has no {name} tier of {kind.name}", where=where, hint=f"it has {', '.join(offered)}"
+        )
+    return offered[name]
 
 
 def decode_tier(chip: Arch, shape: Shape) -> str:
@@ -171,7 +186,7 @@ def decode_problem(
     )
     group = q_heads // kv_heads
     shape = Shape("octave", head_size, "f16", dtype, None, group, query_group)
-    kernel = decode.KIND.tier(tier or decode_tier(chip, shape))
+    kernel = _tier("kv_splits", decode.KIND, chip, tier or decode_tier(chip, shape))
     reason = kernel.refuse(shape, chip)
     if reason:
         raise wrong_request(reason, where="kv_splits")
@@ -256,7 +271,11 @@ def prefix_problem(
         slot_bytes=slot_bytes,
         max_query_len=max_query_len,
     )
-    tier = tier or next((name for name in chip.tiers if name != PORTABLE), PORTABLE)
+    kernel = _tier("prefix_splits", prefill.PREFIX, chip, tier or chip.matrix_tier or PORTABLE)
+    reason = kernel.refuse(Shape("octave", head_size, "f16", dtype), chip)
+    if reason:
+        raise wrong_request(reason, where="prefix_splits")
+    tier = kernel.name
     rows = max_query_len * (q_heads // kv_heads)
     attend = launch_costs("prefill_prefix", chip.name, tier, head_size, dtype, 1)
     merge = launch_costs("prefill_chunk", chip.name, tier, head_size, dtype, 1)
@@ -269,6 +288,7 @@ def prefix_problem(
         vectors=batch * kv_heads * -(-rows // merge.rows),
         context=max_context,
         kv_bytes=batch * kv_heads * max_context * slot_bytes,
+        most=max(1, min(MAX_KV_SPLITS, MAX_GRID_YZ // batch)),
         partial_bytes=4 * batch * kv_heads * rows * (head_size + PARTIAL_EXTRA),
     )
 

@@ -13,12 +13,11 @@ from typing import Protocol
 import torch
 
 from octave_gen.errors import OctaveError
-from octave_gen.kernels.base import pack_arguments
+from octave_gen.kernels.base import MAX_GRID_YZ, pack_arguments
 from octave_gen.runtime.library import Library, LoadedVariant
 
 MAX_GRID_THREADS = 2**32 - 1
 """Threads of a grid's x dimension that the AQL dispatch packet can count."""
-MAX_GRID_YZ = 65535
 
 
 class TensorLike(Protocol):
@@ -237,7 +236,11 @@ def _launch(variant: LoadedVariant, counts: Mapping[str, int], values: Mapping[s
     grid, threads = variant.geometry.workgroups(counts), variant.geometry.threads
     if grid[0] * threads > MAX_GRID_THREADS or max(grid[1:]) > MAX_GRID_YZ:
         sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise OctaveError(f"a grid of {grid} workgroups cannot be launched ({sizes})", where=variant.name)
+        raise OctaveError(
+            f"a grid of {grid} workgroups cannot be launched ({sizes})",
+            where=variant.name,
+            hint=f"at most {MAX_GRID_YZ} in the second and third dimension: take fewer KV splits, or a smaller batch",
+        )
     return Launch(variant.symbol, grid, threads, pack_arguments(variant.arguments, values))
 
 

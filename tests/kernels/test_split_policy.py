@@ -6,14 +6,15 @@ import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from octave_gen.arch import ARCHS
 from octave_gen.errors import WRONG_REQUEST, OctaveError
 from octave_gen.kernels import split_policy
-from octave_gen.kernels.base import Shape
-from octave_gen.kernels.launch_costs import LaunchCosts
+from octave_gen.kernels.base import MAX_GRID_YZ, Shape
+from octave_gen.kernels.launch_costs import LaunchCosts, launch_costs
 from octave_gen.kernels.split_policy import (
     Chip,
     Problem,
@@ -144,16 +145,42 @@ def test_everything_that_no_decode_has_is_named() -> None:
     assert caught.value.where == "kv_splits"
 
 
-def test_a_tier_that_was_not_counted_is_an_error() -> None:
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"q_heads": 34}, "34 query heads on 2 kv heads"),
+        ({"query_group": 17}, "query_group 17"),
+        ({"max_context": 1000.5}, "max_context 1000.5"),
+        ({"slot_bytes": 7}, "no slot of head size 256 and fmt 4 has 7 bytes"),
+    ],
+)
+def test_what_no_launch_has(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(OctaveError, match=problem):
+        kv_splits("gfx942", **{**DECODE, "max_context": 8192, **given})
+
+
+def test_a_tier_that_the_chip_lacks_is_an_error() -> None:
+    for tier in ("wmma", "wide"):
+        with pytest.raises(OctaveError, match=f"gfx942 has no {tier} tier of decode") as caught:
+            kv_splits("gfx942", **DECODE, max_context=8192, tier=tier)
+        assert caught.value.hint == "it has portable, mfma"
+    with pytest.raises(OctaveError, match="gfx1100 has no portable tier of prefill_prefix"):
+        prefix_splits("gfx1100", **DECODE, max_query_len=64, max_context=8192, tier="portable")
+
+
+def test_a_launch_of_prefill_holds_the_splits_of_all_requests() -> None:
+    given = {**DECODE, "kv_heads": 1, "q_heads": 6, "batch": 512}
+    assert 512 * prefix_splits("gfx942", **given, max_query_len=1, max_context=10**7) <= MAX_GRID_YZ
+
+
+def test_costs_that_were_not_counted_are_an_error() -> None:
     with pytest.raises(OctaveError, match="the mfma tier of decode was not counted on gfx1100 for octave_k3v4"):
-        kv_splits("gfx1100", **DECODE, max_context=8192, tier="mfma")
-    with pytest.raises(OctaveError, match="decode has no tier 'wide'"):
-        kv_splits("gfx942", **DECODE, max_context=8192, tier="wide")
+        launch_costs("decode", "gfx1100", "mfma", 256, "octave_k3v4", 6)
 
 
 def test_a_tier_that_does_not_hold_the_shape_says_why() -> None:
     with pytest.raises(OctaveError, match="up to 64, not 96"):
-        kv_splits("gfx942", **{**DECODE, "q_heads": 48}, max_context=8192, query_group=4, tier="portable")
+        kv_splits("gfx942", **{**DECODE, "q_heads": 32}, max_context=8192, query_group=6, tier="portable")
 
 
 def test_the_matrix_tier_is_taken_where_it_holds_the_shape() -> None:
@@ -210,7 +237,7 @@ def test_the_worked_example_of_the_page() -> None:
 @pytest.mark.parametrize("arch", list(ARCHS))
 @pytest.mark.parametrize("head_size", [128, 256])
 def test_prefix_splits_of_the_counted_kernels(arch: str, head_size: int) -> None:
-    given = {**DECODE, "head_size": head_size}
+    given = {**DECODE, "head_size": head_size, "slot_bytes": {128: 128, 256: 248}[head_size]}
     for context, batch, tokens in product(CONTEXTS, (1, 4), (1, 21, 128, 2048)):
         problem = prefix_problem(arch, **{**given, "batch": batch}, max_query_len=tokens, max_context=context)
         most = min(MAX_KV_SPLITS, -(-context // SPLIT_GRANULE))
