@@ -13,12 +13,14 @@ from typing import Final
 
 from octave_gen import settings
 from octave_gen.errors import wrong_request
-from octave_gen.kernels import kind_of
+from octave_gen.kernels import KINDS, kind_of
+from octave_gen.kernels.splits import MAX_KV_SPLITS
 from octave_gen.verify import cases, pool, record
 from octave_gen.verify.built import Built
 from octave_gen.verify.cases import Case
 from octave_gen.verify.checks import Checked, Failure
 from octave_gen.verify.record import Entry
+from octave_gen.verify.subject import Subject
 
 QUICK: Final = "quick"
 FULL: Final = "full"
@@ -76,6 +78,9 @@ def verify(
     jobs: processes. What was run is recorded when the work ends, however it ends. Raises OctaveError for an executor
     that this machine has not, and where a record cannot be read or written.
     """
+    if request.case is not None:
+        for library, name in _chosen(built, names):
+            _refuse(request.case, library.subject(name))
     by_arch = {library.arch: library for library in built}
     outs = {arch: library.folder.parent for arch, library in by_arch.items()}
     before = {arch: record.read(library.folder) for arch, library in by_arch.items()}
@@ -102,6 +107,19 @@ def verify(
         if request.case is None:
             _save(built, fresh.values(), request, progress)
     return [{**known, **fresh}[name] for _, name in _chosen(built, names)]
+
+
+def _refuse(case: Case, subject: Subject) -> None:
+    """Raises OctaveError for a case that the operators would not launch the variant with."""
+    multiple = KINDS[subject.kind].tier(subject.variant.key.tier).block_size_multiple
+    block_size, splits = getattr(case, "block_size", multiple), getattr(case, "splits", 1)
+    problem = None
+    if block_size % multiple:
+        problem = f"block_size is {block_size}, {subject.variant.name} takes multiples of {multiple}"
+    elif splits > MAX_KV_SPLITS:
+        problem = f"splits is {splits}, at most {MAX_KV_SPLITS}"
+    if problem:
+        raise wrong_request(problem, where="case")
 
 
 def _chosen(built: Sequence[Built], names: Collection[str]) -> Iterator[tuple[Built, str]]:

@@ -154,6 +154,8 @@ def test_a_failure_shows_the_smallest_case_and_the_command_that_repeats_it(run: 
         (["--arch", "gfx906"], 2, "gfx906"),
         (["--filter", "r*", "--case", "tokens=1"], 2, "one kind of kernel"),
         (["--filter", ROTATE, "--case", "token=1"], 2, "did you mean tokens"),
+        (["--filter", "prefill_prefix_*_f16_mfma_*", "--case", "block_size=20"], 2, "takes multiples of 16"),
+        (["--filter", "reduce_*", "--case", "splits=1025"], 2, "at most 1024"),
         (["--filter", ROTATE, "--seed", "-1"], 2, "--seed"),
         (["--filter", ROTATE, "--jobs", "0"], 2, "--jobs"),
         (["--filter", ROTATE, "--executor", "gpu"], 2, "there is no GPU here"),
