@@ -25,6 +25,7 @@ from octave_gen.runtime.problems import (
     fail,
     head_problems,
     number_problems,
+    output_problems,
     row_problems,
     sign_problems,
     tensor_problems,
@@ -90,6 +91,7 @@ def check_cache_store(
     problems += cache_problems(cache)
     problems += sign_problems(key.shape[2], k_signs=k_signs, v_signs=v_signs)
     problems += dense_problems(key=key, value=value, slot_mapping=slot_mapping)
+    problems += output_problems(cache=cache)
     fail("cache_store", problems)
     return layout
 
@@ -104,6 +106,7 @@ def check_rotate(x: Tensor, signs: Tensor) -> None:
         problems.append(f"x has head_size {head_size}, no multiple of {block_dims} up to {most}")
     problems += sign_problems(head_size, signs=signs)
     problems += dense_problems(x=x)
+    problems += output_problems(x=x)
     fail("rotate", problems)
 
 
@@ -166,6 +169,7 @@ def check_decode(arguments: DecodeArguments) -> SlotLayout:
         out=out, query=query, block_table=block_table, q_to_req=q_to_req, q_to_klen=q_to_klen, mid_o=mid_o
     )
     problems += dense_problems(**{name: tensor for name, tensor, _, _ in starts})
+    problems += output_problems(out=out, mid_o=mid_o)
     fail("decode", problems)
     return layout
 
@@ -229,9 +233,11 @@ def check_prefill(arguments: PrefillArguments) -> SlotLayout:
     problems += head_problems(q_heads, cache)
     problems += cache_problems(cache)
     problems += row_problems(out=out, q=q, k=k, v=v)
+    problems += output_problems(out=out)
     problems += dense_problems(block_table=block_table, cu_seqlens_q=cu_seqlens_q, seq_lens=seq_lens)
     if workspace is not None:
         problems += workspace_problems((tokens, q_heads, num_kv_splits, head_size), workspace=workspace)
         problems += dense_problems(workspace=workspace)
+        problems += output_problems(workspace=workspace)
     fail("prefill", problems)
     return layout

@@ -79,6 +79,15 @@ def row_problems(**tensors: Tensor) -> list[str]:
     return problems
 
 
+def output_problems(**tensors: Tensor) -> list[str]:
+    """Tensors that are written, of whose entries some share their memory."""
+    return [
+        f"{name} has strides {list(tensor.stride())}: entries share their memory"
+        for name, tensor in tensors.items()
+        if 0 in _used_strides(tensor)
+    ]
+
+
 def head_problems(q_heads: int, cache: Tensor) -> list[str]:
     kv_heads = cache.shape[1]
     if kv_heads and (q_heads < kv_heads or q_heads % kv_heads):
