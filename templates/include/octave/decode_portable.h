@@ -316,7 +316,7 @@ OCTAVE_DEVICE void accumulate_tile(const uint8_t* cache, int count, DecodeShared
 #pragma unroll
     for (int row = 0; row < Tile::kRows; row += 4) {
       // Keeps the probabilities of many rows from being loaded long before they are used.
-      if (row % 16 == 0 && row > 0) __builtin_amdgcn_sched_barrier(0);
+      if (row % 16 == 0 && row > 0) schedule_barrier();
       const float4 probabilities = *reinterpret_cast<const float4*>(&shared.scores[token][row]);
       add_rows(probabilities, values, min(4, Tile::kRows - row), &out[row]);
     }
@@ -382,7 +382,7 @@ OCTAVE_DEVICE void decode(const Scalar* query, const uint8_t* cache, const int32
   workgroup_barrier();
 
   // Scores are in log2 units; a stored K value is LUT[code] · scale / kLutOne.
-  const float unit = sm_scale * (1.4426950408889634f / Format::kLutOne);
+  const float unit = sm_scale * (kLog2E / Format::kLutOne);
   for (int row = wave_index(); row < Tile::kRows; row += Tile::kWaves) {
     const int64_t q = first_query + row / Config::kGqaGroup;
     const int64_t head = kv_head * Config::kGqaGroup + row % Config::kGqaGroup;

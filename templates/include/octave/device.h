@@ -51,7 +51,8 @@ OCTAVE_DEVICE void wave_fence() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront", "local");
 }
 
-// The compiler moves no instruction across: like ones stay together, which gfx11 issues in pairs.
+// The compiler moves no instruction across: what is written together stays so, such as like ones, which gfx11 issues in
+// pairs.
 OCTAVE_DEVICE void schedule_barrier() { __builtin_amdgcn_sched_barrier(0); }
 
 // A kernel argument for which the others are waited for as well: one wait at the kernel's start instead of one where
@@ -94,6 +95,7 @@ OCTAVE_DEVICE constexpr int min(int a, int b) { return a < b ? a : b; }
 OCTAVE_DEVICE constexpr int max(int a, int b) { return a > b ? a : b; }
 
 inline constexpr float kInfinity = __builtin_inff();
+inline constexpr float kLog2E = 1.4426950408889634f;
 
 // 2^x.
 OCTAVE_DEVICE float exp2(float x) { return __builtin_amdgcn_exp2f(x); }

@@ -66,7 +66,7 @@ OCTAVE_DEVICE void prefill_chunk_mfma(const Scalar* q, const Scalar* k, const Sc
                                       v + request.first_token * v_token_stride + kv_head * v_head_stride,
                                       k_token_stride,
                                       v_token_stride,
-                                      sm_scale * 1.4426950408889634f,
+                                      sm_scale * kLog2E,
                                       visible,
                                       first_row / gqa_group + 1,
                                       {},

@@ -167,14 +167,11 @@ struct ValueReader {
   }
 };
 
-// No instruction is moved across: what is written between two of these runs side by side, matrix instructions beside
-// vector arithmetic.
-OCTAVE_DEVICE void keep_order() { __builtin_amdgcn_sched_barrier(0); }
-
 // The pipeline over a workgroup's tiles. While tile t is scored, its V and K of tile t+1 are unpacked to LDS; while P·V
 // of tile t-1 runs, its weights are made. What comes after them is on its way from memory. Nothing but the operands of
-// its first matrix instructions is waited for after a barrier, and beside them there is K to unpack. Source brings in
-// tiles and scores them:
+// its first matrix instructions is waited for after a barrier, and beside them there is K to unpack. What is written
+// between two schedule barriers runs side by side, matrix instructions beside vector arithmetic. Source brings in tiles
+// and scores them:
 //   look_ahead()                  where the next tile is; behind the last one, any that exists
 //   load_keys()                   of it, from memory
 //   load_values()                 of the tile before the one whose keys were loaded last
@@ -193,7 +190,7 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
   source.store_keys(0);
   source.look_ahead();
   source.load_keys();
-  keep_order();
+  schedule_barrier();
   source.load_values();
 #pragma unroll
   for (int j = 0; j < 4; ++j) ValueUnit<Tile>::of().store(values[1], j, uint2{});
@@ -201,18 +198,18 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
   for (int t = 0; t < tiles; ++t) {
     const int buffer = t % 2;
     source.start_scores(buffer);
-    keep_order();
+    schedule_barrier();
     source.look_ahead();
     source.store_keys(1 - buffer);
     source.unpack_values(0);
-    keep_order();
+    schedule_barrier();
     source.load_keys();
-    keep_order();
+    schedule_barrier();
     source.store_values(0, buffer);
     ValueReader<Tile, Number> reader;
 #pragma unroll
     for (int step = 0; step < Source::kScoreSteps; ++step) {
-      keep_order();
+      schedule_barrier();
       if (step == Source::kScoreSteps - 1) reader = ValueReader<Tile, Number>::of(values[1 - buffer]);
       source.score(step, buffer);
       if (step == Source::kScoreSteps / 4) {
@@ -225,14 +222,14 @@ OCTAVE_DEVICE void attend(Source& source, ValueBuffer<Tile> (&values)[2], Prefil
     constexpr int kPairs = Tile::kSubtiles * Tile::kRowTiles * 2;
 #pragma unroll
     for (int n = 0; n < Tile::kOutTiles; ++n) {
-      keep_order();
+      schedule_barrier();
       reader.accumulate(n, weights, state);
       if (n * kPairs % Tile::kOutTiles == 0) {
         const int pair = n * kPairs / Tile::kOutTiles;
         source.weigh(pair / 2 / Tile::kRowTiles, pair / 2 % Tile::kRowTiles, pair % 2, state, next);
       }
     }
-    keep_order();
+    schedule_barrier();
     source.check_values(t - 1, 1 - buffer, state);
     if (source.unsettled(t, next)) source.settle(t, state, next);
     __builtin_memcpy(weights, next, sizeof(weights));

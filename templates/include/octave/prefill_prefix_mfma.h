@@ -29,7 +29,7 @@ OCTAVE_DEVICE void prefill_prefix_mfma(const Scalar* q, const uint8_t* cache, co
   const auto [begin, end] = split_range<Tile::kSplitGranule>(request.context, num_kv_splits, split);
   if (begin >= end || first_row >= request.tokens * gqa_group) return;
 
-  const float unit = sm_scale * (1.4426950408889634f / Format::kLutOne);
+  const float unit = sm_scale * (kLog2E / Format::kLutOne);
   const int lane_row = first_row + wave_index() * Tile::kWaveRows + lane_index() % 16;
   PrefillQuery<Tile> query;
 #pragma unroll

@@ -47,7 +47,7 @@ OCTAVE_DEVICE float load_query(const __bf16* source, QueryOperands<Tile>& query,
 #pragma unroll
   for (int step = 0; step < Tile::kSteps; ++step) {
     // Keeps the loads from being issued all at once, for which there are no registers.
-    if (step % 4 == 0) __builtin_amdgcn_sched_barrier(0);
+    if (step % 4 == 0) schedule_barrier();
     auto operand = load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16));
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -122,7 +122,7 @@ OCTAVE_DEVICE void prefill_prefix_wmma(const Scalar* q, const uint8_t* cache, co
 
   QueryOperands<Tile> query;
   const float one = load_query(q + row.offset(tokens, q_token_stride, q_head_stride), query, shared, lane);
-  auto state = RowState<Tile>::of(sm_scale * 1.4426950408889634f * kUnpackedUnit * one);
+  auto state = RowState<Tile>::of(sm_scale * kLog2E * kUnpackedUnit * one);
 
   const int row_stride = static_cast<int>(cache_row_stride);
   const uint8_t* head_cache = cache + workgroup_y() * cache_head_stride;

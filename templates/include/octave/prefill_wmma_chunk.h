@@ -146,7 +146,7 @@ OCTAVE_DEVICE void add_outliers(const Scalar* values, int64_t stride, WmmaOperan
 #pragma unroll
       for (int n = 0; n < Tile::kSteps; ++n) {
         // Keeps the loads from being issued all at once, for which there are no registers.
-        __builtin_amdgcn_sched_barrier(0);
+        schedule_barrier();
         const auto eight = load<Eight<Scalar>>(__builtin_assume_aligned(values + 16 * n, 16));
 #pragma unroll
         for (int r = 0; r < 8; ++r) {

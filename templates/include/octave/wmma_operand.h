@@ -104,13 +104,13 @@ OCTAVE_DEVICE void unpack_value(const ValueWords<Format, Tile>& words, const Wmm
 // Between writes and reads of a wave's operands. Nothing is moved across, so that only one chunk is in registers.
 OCTAVE_DEVICE void operand_fence() {
   wave_fence();
-  __builtin_amdgcn_sched_barrier(0);
+  schedule_barrier();
 }
 
 // Behind the multiplication of column `c` in a step: keeps few of the four steps' operands in registers at a time.
 template <class Tile>
 OCTAVE_DEVICE void limit_reads(int step, int c) {
-  if (Tile::kColumns > 2 || (Tile::kColumns == 2 && c == 1 && step % 2 == 1)) __builtin_amdgcn_sched_barrier(0);
+  if (Tile::kColumns > 2 || (Tile::kColumns == 2 && c == 1 && step % 2 == 1)) schedule_barrier();
 }
 
 }  // namespace octave
