@@ -44,7 +44,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "saturation dropped",
         ENCODER,
-        "scale < kMaxHalf ? scale : kMaxHalf",
+        "scale < kLargestHalf ? scale : kLargestHalf",
         "scale",
         STORE_K3V3,
         slow=False,

@@ -125,7 +125,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
   };
   open_run();
   schedule_barrier();
-  const float unit = sm_scale * (1.4426950408889634f / (Format::kLutOne * kQueryRange));
+  const float unit = sm_scale * (kLog2E / (Format::kLutOne * kQueryRange));
   constexpr int kOwn = decltype(rows)::kOwn;
   constexpr int kBefore = min(2, kOwn / 2);
   rows.template quantize<0, kBefore>(attending, unit, shared);

@@ -41,7 +41,7 @@ OCTAVE_DEVICE void decode_wmma(const Scalar* query, const uint8_t* cache, const 
     shared.partial[thread_index()] = thread_index() < Tile::kRows && q < queries ? place : -1;
   }
   workgroup_barrier();
-  const float unit = sm_scale * (1.4426950408889634f / Format::kLutOne);
+  const float unit = sm_scale * (kLog2E / Format::kLutOne);
   for (int row = wave_index(); row < Tile::kColumns * 16; row += Tile::kWaves) {
     const int64_t q = first_query + row / Config::kGqaGroup;
     const int64_t head = kv_head * Config::kGqaGroup + row % Config::kGqaGroup;

@@ -95,6 +95,7 @@ OCTAVE_DEVICE constexpr int min(int a, int b) { return a < b ? a : b; }
 OCTAVE_DEVICE constexpr int max(int a, int b) { return a > b ? a : b; }
 
 inline constexpr float kInfinity = __builtin_inff();
+inline constexpr float kLargestHalf = 65504.0f;
 inline constexpr float kLog2E = 1.4426950408889634f;
 
 // 2^x.

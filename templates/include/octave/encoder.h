@@ -11,7 +11,6 @@
 
 namespace octave {
 
-inline constexpr float kMaxHalf = 65504.0f;
 inline constexpr float kLeastRms = 1e-12f;
 inline constexpr int kRowBytes = 8;
 
@@ -147,7 +146,7 @@ OCTAVE_DEVICE _Float16 block_scale(float sum_of_squares, float dot, float unit) 
   // 0·Inf and 0·NaN are NaN, so that a sum that is not finite gives 0.
   const bool positive = __builtin_fmaf(sum_of_squares, 0.0f, dot) > 0.0f;
   const float scale = positive ? sum_of_squares / dot * unit : 0.0f;
-  return static_cast<_Float16>(scale < kMaxHalf ? scale : kMaxHalf);
+  return static_cast<_Float16>(scale < kLargestHalf ? scale : kLargestHalf);
 }
 
 // Eight codes as nibbles; `order` is the code of each nibble, from the lowest.

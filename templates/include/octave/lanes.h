@@ -63,6 +63,11 @@ OCTAVE_DEVICE int64_t lane_value64(int64_t value, int lane) {
   return static_cast<int64_t>(lane_value(static_cast<int32_t>(value >> 32), lane)) << 32 | low;
 }
 
+// Of the bits of floats that are not negative: as integers, so that a NaN is larger than all numbers.
+struct MaxBits {
+  OCTAVE_MEMBER uint32_t operator()(uint32_t a, uint32_t b) const { return a > b ? a : b; }
+};
+
 // Bit l is lane l's.
 OCTAVE_DEVICE uint64_t wave_ballot(bool value) {
 #if defined(__GFX11__)

@@ -14,7 +14,6 @@ struct MfmaColumn {
 
 // Scores from kHugeScore on are multiples of 64 or more: only the largest ones of a row count, all alike.
 inline constexpr float kHugeScore = 0x1p30f;
-inline constexpr float kLargestHalf = 65504.0f;
 
 OCTAVE_DEVICE bool is_huge(float score) { return __builtin_fabsf(score) >= kHugeScore && score != -kInfinity; }
 

@@ -6,10 +6,6 @@
 
 namespace octave {
 
-struct MaxBits {
-  OCTAVE_MEMBER uint32_t operator()(uint32_t a, uint32_t b) const { return a > b ? a : b; }
-};
-
 // a·b + c with a in fp16: one instruction, which the compiler would split to pair two of them.
 OCTAVE_DEVICE float fma_half(_Float16 a, float b, float c) {
   float result;

@@ -74,7 +74,7 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
   for (int step = 0; step < Tile::kSteps; ++step) {
     query.put(step, load<WmmaOperand>(__builtin_assume_aligned(source + 16 * step, 16)), shared.operands, lane);
   }
-  auto state = RowState<Tile>::of(sm_scale * 1.4426950408889634f);
+  auto state = RowState<Tile>::of(sm_scale * kLog2E);
   merge_partials(partials + row.offset(request, partial_token_stride, partial_head_stride), partial_split_stride,
                  splits_in_use<Config::kSplitGranule>(request.context, num_kv_splits), ChunkValues<Scalar>::kScale,
                  state);

@@ -24,14 +24,6 @@ struct ReduceShared {
   alignas(16) float values[kWaves][kHeadSize];
 };
 
-OCTAVE_DEVICE uint64_t lanes_with(bool condition) {
-  if constexpr (kWaveSize == 64) {
-    return __builtin_amdgcn_ballot_w64(condition);
-  } else {
-    return __builtin_amdgcn_ballot_w32(condition);
-  }
-}
-
 // Adds kFlight partials, `step` apart, to x: all of them are loaded before the first is used. Where not all `full` bits
 // are set, a partial without its bit adds nothing, whatever it holds; those from `left` on are not read.
 template <int kFlight, bool kWhole, int kCount>
@@ -81,7 +73,7 @@ OCTAVE_DEVICE void reduce(const float* mid_o, Scalar* out, const uint32_t* v_sig
     // An empty split carries no weight. An infinite maximum has weight 1 for itself; the difference would be NaN.
     const float weight = split_sum == 0.0f ? 0.0f : mine[0] == maximum ? 1.0f : exp2(mine[0] - maximum);
     if (split_sum != 0.0f) sum = __builtin_fmaf(weight, split_sum, sum);
-    const uint64_t full = lanes_with(split_sum != 0.0f);
+    const uint64_t full = wave_ballot(split_sum != 0.0f);
     constexpr uint64_t kAll = (1ull << kFlight) - 1;
     for (int i = 0; i < count; i += kFlight) {
       const float* partial = first + kWaves * i * mid_split_stride;

@@ -24,8 +24,8 @@ OCTAVE_DEVICE void round_row(const Scalar* source, const uint32_t* k_signs, floa
   // As integers, so that a NaN is larger than all numbers.
   uint32_t bits = 0;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) bits = LargestBits{}(bits, bit_cast<uint32_t>(__builtin_fabsf(x[i])));
-  bits = group_reduce<kWaveSize>(bits, LargestBits{});
+  for (int i = 0; i < kCount; ++i) bits = MaxBits{}(bits, bit_cast<uint32_t>(__builtin_fabsf(x[i])));
+  bits = group_reduce<kWaveSize>(bits, MaxBits{});
   const bool finite = bits < 0x7F800000u;
   const bool used = finite && bit_cast<float>(bits) >= kQueryFloor;
   const uint32_t exponent = bits >> 23;

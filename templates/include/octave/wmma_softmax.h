@@ -6,10 +6,6 @@
 
 namespace octave {
 
-struct LargestBits {
-  OCTAVE_MEMBER uint32_t operator()(uint32_t a, uint32_t b) const { return a > b ? a : b; }
-};
-
 // Running softmax of a query row: p = 2^(score - reference). The reference follows the largest p·scale of V lazily, so
 // that it stays below 2^15, and is 2^7 after each step; smaller ones keep all bits down to 2^-14.
 struct WmmaColumn {
@@ -23,7 +19,6 @@ struct WmmaColumn {
 inline constexpr float kLargestWeight = 0x1p15f;
 inline constexpr float kReferenceMargin = 7.0f;
 inline constexpr float kLargestPower = 64.0f;
-inline constexpr float kLargestHalf = 65504.0f;
 
 // Comparisons with `seen` before and behind this have masks of their own, which so need not stay in scalar registers;
 // and what is behind this starts when what is before it has ended.
@@ -48,7 +43,7 @@ OCTAVE_DEVICE Weights weigh(const float8& scores, const float8& value_scale, con
   for (int r = 0; r < 8; ++r) {
     p[r] = exp2(scores[r] * column.query_scale - column.active);
     const float weight = p[r] * value_scale[r];
-    largest = LargestBits{}(largest, bit_cast<uint32_t>(weight));
+    largest = MaxBits{}(largest, bit_cast<uint32_t>(weight));
     made.weight[r] = static_cast<_Float16>(weight);
   }
   made.sum = ((p[0] + p[1]) + (p[2] + p[3])) + ((p[4] + p[5]) + (p[6] + p[7]));
