@@ -27,7 +27,8 @@ SMALL = Spec(
 )
 DECODE = "generated/gfx942/decode_octave_k3v3_h256r64_g6_q4_portable_gfx942.hip"
 README = "# Mine\n" + "".join(
-    f"<!-- octave-gen:{name} -->\n<!-- /octave-gen:{name} -->\n" for name in ("variants", "archs", "environment")
+    f"<!-- octave-gen:{name} -->\n<!-- /octave-gen:{name} -->\n"
+    for name in ("variants", "counted", "archs", "environment")
 )
 
 
