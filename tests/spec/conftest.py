@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from octave_gen.arch import ARCHS, Arch
 from octave_gen.errors import WRONG_REQUEST, OctaveError
 from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import Shape
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # budget_words
 
 Lines = Mapping[str, str | None]
 """TOML values by key; None leaves the key out."""
