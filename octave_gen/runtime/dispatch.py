@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from octave_gen.arch import ARCHS, PORTABLE
+from octave_gen.arch import ARCHS, PORTABLE, refusal
 from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.kernels import KINDS
 from octave_gen.runtime.library import Library, LoadedVariant, VariantKey
-from octave_gen.runtime.missing import missing_kernel
+from octave_gen.runtime.missing import ON_CPU, missing_kernel
 
 
 class Registry:
@@ -49,7 +49,7 @@ def decode_tier(arch: str, use_wmma: bool) -> str:
     """The tier that ``use_wmma`` asks for: portable, or the chip's matrix tier; OctaveError where it has none."""
     if not use_wmma:
         return PORTABLE
-    tier = _matrix_tier(arch)
+    tier = _matrix_tier(arch, "octave.decode")
     if tier is None:
         raise no_matrix_tier(arch)
     return tier
@@ -57,7 +57,7 @@ def decode_tier(arch: str, use_wmma: bool) -> str:
 
 def prefill_tier(arch: str) -> str:
     """The chip's matrix tier, the only one that prefill's kernels have; OctaveError where it has none."""
-    tier = _matrix_tier(arch)
+    tier = _matrix_tier(arch, "octave.prefill")
     if tier is None:
         raise wrong_request(
             f"prefill has kernels for matrix cores alone, and there is no matrix tier for {arch}",
@@ -67,9 +67,13 @@ def prefill_tier(arch: str) -> str:
     return tier
 
 
-def _matrix_tier(arch: str) -> str | None:
-    chip = ARCHS.get(arch)
-    return chip.matrix_tier if chip else None
+def _matrix_tier(arch: str, op: str) -> str | None:
+    """None for a chip without one. A chip that has no kernels at all is refused here, where the caller would advise to
+    use others of its kernels."""
+    reason = refusal(arch)
+    if reason:
+        raise wrong_request(reason, where=op, hint=ON_CPU)
+    return ARCHS[arch].matrix_tier
 
 
 def check_block_size(kind: str, tier: str, block_size: int) -> None:

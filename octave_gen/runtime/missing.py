@@ -23,15 +23,19 @@ _CHOICES = (
     ("arch",),
 )
 """Fields that change together when one thing is chosen otherwise; the first names it."""
+ON_CPU = "pass CPU tensors, which the reference serves"
+"""What to do on a chip without kernels."""
 
 
 def missing_kernel(key: VariantKey, loaded: Sequence[LoadedVariant]) -> OctaveError:
     """The error for a call that needs ``key`` while the kernels ``loaded`` are there."""
-    reason = archs.refusal(key.arch) or _refusal(key)
+    unsupported = archs.refusal(key.arch)
+    reason = unsupported or _refusal(key)
     lines = [f"no loaded library holds the kernel {describe(key)}"]
     lines += [f"  {line}" for line in _near(key, loaded)]
     if reason:
-        return OctaveError("\n".join([*lines, f"  and none can be built: {reason}"]), where=key.kind)
+        hint = ON_CPU if unsupported else None
+        return OctaveError("\n".join([*lines, f"  and none can be built: {reason}"]), where=key.kind, hint=hint)
     name = shipped_name(key)
     if name:
         hint = f"`octave-gen build --arch {key.arch}` builds {name}; then octave_gen.load({key.arch!r})"

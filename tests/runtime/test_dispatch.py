@@ -7,7 +7,7 @@ import pytest
 
 from octave_gen import arch as archs
 from octave_gen.errors import OctaveError
-from octave_gen.runtime.dispatch import Registry, check_block_size, decode_tier
+from octave_gen.runtime.dispatch import Registry, check_block_size, decode_tier, prefill_tier
 from octave_gen.runtime.library import Library, VariantKey
 
 Make = Callable[..., Library]
@@ -62,11 +62,12 @@ def test_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     assert decode_tier("gfx942", use_wmma=False) == "portable"
     chip = replace(archs.get("gfx942"), tiers=("portable", "mfma", "other"))
     monkeypatch.setitem(archs.ARCHS, "gfx942", chip)
-    assert decode_tier("gfx942", use_wmma=True) == "mfma"
+    assert decode_tier("gfx942", use_wmma=True) == prefill_tier("gfx942") == "mfma"
     monkeypatch.setitem(archs.ARCHS, "gfx942", replace(chip, tiers=("portable",)))
-    for arch in ("gfx942", "gfx900"):
-        with pytest.raises(OctaveError, match=f"no matrix tier for {arch}[\\s\\S]*use_wmma=False"):
-            decode_tier(arch, use_wmma=True)
+    with pytest.raises(OctaveError, match=r"no matrix tier for gfx942[\s\S]*use_wmma=False"):
+        decode_tier("gfx942", use_wmma=True)
+    with pytest.raises(OctaveError, match=r"no matrix tier for gfx942[\s\S]*cache_store and decode"):
+        prefill_tier("gfx942")
 
 
 @pytest.mark.parametrize(
