@@ -170,6 +170,26 @@ def test_prefill_is_the_reference(prefill_arguments: Arguments) -> None:
     assert (a["out"][:8].double() - exact).norm() < 1e-3 * exact.norm()
 
 
+@pytest.mark.parametrize("sm_scale", [1e20, 1e36, 1e38, -1e38, 3.4e38])
+@pytest.mark.parametrize("op", ["decode", "prefill"])
+def test_a_row_is_right_while_its_scores_fit_fp32_and_nan_behind_that(
+    op: str, sm_scale: float, request: pytest.FixtureRequest
+) -> None:
+    a = request.getfixturevalue(f"{op}_arguments") | {"sm_scale": sm_scale}
+    getattr(torch.ops.octave, op)(**a)
+    if op == "decode":
+        maps = (a["block_table"], a["q_to_req"], a["q_to_klen"])
+        exact = attention.decode(a["query"], a["cache"], *maps, LAYOUT, sm_scale, "int8", torch.float64)[:5]
+    else:
+        maps = (a["block_table"], a["cu_seqlens_q"], a["seq_lens"])
+        exact = prefill.prefill(a["q"], a["k"], a["v"], a["cache"], *maps, LAYOUT, sm_scale, dtype=torch.float64)[:8]
+    found = a["out"][: len(exact)]
+    right = found.isfinite().all(-1)
+    assert found[~right].isnan().all()
+    assert torch.allclose(found[right].double(), exact[right], atol=4e-3)
+    assert right.all() if abs(sm_scale) < 1e37 else not right.all()
+
+
 def test_prefill_takes_the_arguments_of_the_public_op(prefill_arguments: Arguments) -> None:
     out = torch.full_like(prefill_arguments["out"], torch.nan)
     positional = list(prefill_arguments.values())[:11]
