@@ -68,6 +68,13 @@ OCTAVE_DEVICE To bit_cast(From value) {
   return __builtin_bit_cast(To, value);
 }
 
+// A number that is the same in all lanes, in a scalar register; the compiler does not see which it is.
+OCTAVE_DEVICE float scalar(float value) {
+  int bits;
+  asm("" : "=s"(bits) : "0"(uniform(bit_cast<int>(value))));
+  return bit_cast<float>(bits);
+}
+
 // A load from an address that need not be aligned to the type.
 template <class T>
 OCTAVE_DEVICE T load(const void* address) {

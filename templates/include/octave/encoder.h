@@ -105,7 +105,7 @@ struct QuantizerOf {
     guess[kSet] = of_block;
     steps[kSet] = Coded::four_bits(kSet, place) ? Guess<true>::kSteps : Guess<false>::kSteps;
     // From a scalar register gfx11 multiplies two values at once, and the compiler makes a literal of what it knows.
-    if constexpr (Coded::all_four(kSet) == Coded::any_four(kSet)) asm("" : "+s"(steps[kSet]));
+    if constexpr (Coded::all_four(kSet) == Coded::any_four(kSet)) steps[kSet] = scalar(steps[kSet]);
     table[kSet] = tables + (Coded::first_row(kSet) + place / Coded::kLanes * Coded::rows(kSet)) * kRowBytes;
   }
 };

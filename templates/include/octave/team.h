@@ -86,8 +86,7 @@ OCTAVE_DEVICE float2 butterfly(uint32_t word, _Float16) {
   };
   const auto halves = bit_cast<Halves>(word);
   // A factor that the compiler does not see keeps these instructions that convert and add at once.
-  float one = 1.0f;
-  asm("" : "+s"(one));
+  const float one = scalar(1.0f);
   const float low = static_cast<float>(halves.low);
   const float high = static_cast<float>(halves.high);
   return {__builtin_fmaf(low, one, high), __builtin_fmaf(low, one, -high)};
