@@ -148,6 +148,20 @@ PREFILL_MFMA_MUTANTS: tuple[Mutant, ...] = (
         "prefill mfma: missing rescale of the outputs", SHARED, "out[i][n] *= rescale;", ";", PREFIX_UNIT, slow=False
     ),
     Mutant(
+        "prefix mfma: headroom rounded up",
+        PREFIX_SOURCE,
+        "state.raise(i, reference_above(largest));",
+        "state.raise(i, largest + kHeadroom);",
+        PREFIX_UNIT,
+    ),
+    Mutant(
+        "prefix mfma: unrounded score less a rounded reference",
+        PREFIX_SOURCE,
+        "const float p = exp2(power[s][r] - state.reference[i]);",
+        "const float p = exp2(__builtin_fmaf(scores[s][i][r], query.scale[i], -state.reference[i]));",
+        PREFIX_UNIT,
+    ),
+    Mutant(
         "prefill mfma: reference not raised",
         SHARED,
         "reference[i] = raised;",

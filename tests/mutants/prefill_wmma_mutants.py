@@ -135,6 +135,13 @@ PREFILL_WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         "",
         PREFIX_UNIT,
     ),
+    Mutant(
+        "prefill wmma: unrounded power less a rounded one",
+        TILE,
+        "powers[r] = r < visible ? (scores[r] - largest) * row.unit : -kInfinity;",
+        "powers[r] = r < visible ? __builtin_fmaf(scores[r], row.unit, -(largest * row.unit)) : -kInfinity;",
+        PREFIX_UNIT,
+    ),
     Mutant("prefill wmma: reference not raised", TILE, "largest > kLargestPower", "largest > 1e30f", PREFIX_UNIT),
     Mutant(
         "prefill wmma: reference of unseen tokens",

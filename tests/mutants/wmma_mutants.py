@@ -138,6 +138,13 @@ WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         "columns[c].reference = columns[c].reference == -kInfinity ? raised : columns[c].reference;",
         PLANES,
     ),
+    Mutant(
+        "wmma: unrounded score less a rounded reference",
+        SOFTMAX,
+        "float power = scores[r] * column.query_scale - column.reference;",
+        "float power = __builtin_fmaf(scores[r], column.query_scale, -column.reference);",
+        PLANES,
+    ),
     Mutant("wmma: missing rescale of the sum", DECODE, "columns[c].sum *= rescale;", "", PLANES),
     Mutant("wmma: missing rescale of the outputs", DECODE, "out[c][n] *= rescale;", ";", PLANES, slow=False),
     # partials

@@ -95,6 +95,12 @@ struct PrefillState {
 // The references are raised to this far above the largest weight, so that they need not be again for a while.
 inline constexpr float kHeadroom = 8.0f;
 
+// The reference for this largest weight: where kHeadroom is rounded up, to 16, weights would be denormals; then none.
+OCTAVE_DEVICE float reference_above(float largest) {
+  const float raised = largest + kHeadroom;
+  return raised - largest > kHeadroom ? largest : raised;
+}
+
 // Weights of one tile, packed: tokens 4·(lane/16) + 0…3 of each subtile. A bf16 has too few bits for one: what it
 // leaves over is a second one.
 template <class Number>

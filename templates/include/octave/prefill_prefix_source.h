@@ -155,7 +155,7 @@ struct PrefixSource {
       }
       largest = __builtin_fmaxf(largest, lane_xor<16>(largest));
       largest = __builtin_fmaxf(largest, lane_xor<32>(largest));
-      state.raise(i, largest + kHeadroom);
+      state.raise(i, reference_above(largest));
       added[i] = {};
 #pragma unroll
       for (int s = 0; s < Tile::kSubtiles; ++s) {
