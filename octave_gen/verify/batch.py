@@ -17,7 +17,7 @@ from torch import Tensor
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.reference.store import cache_store
 from octave_gen.verify.cases import DecodeCase
-from octave_gen.verify.inputs import POISON, STALE, gaussian, generator, signs
+from octave_gen.verify.inputs import POISON, STALE, gaussian, generator, scaled, signs
 from octave_gen.verify.subject import Subject
 
 _SPARE_BLOCKS = 2
@@ -62,6 +62,8 @@ def make_batch(subject: Subject, case: DecodeCase, seed: int) -> Batch:
     for request, length in enumerate(case.lengths):
         shape = (length, case.kv_heads, subject.head_size)
         key, value = key_and_value(seed, str(request), shape, subject.dtype, edges=case.values == "edges")
+        if case.values != "edges":
+            key = scaled(key, case.scale)
         slots = slots_of(table, request, length, case.block_size)
         cache_store(key, value, cache, slots, subject.layout, k_signs, v_signs)
         if case.values == "poison" and request % 2 == 0:
@@ -162,7 +164,8 @@ def key_and_value(
 
 def _queries(case: DecodeCase, subject: Subject, seed: int, rows: Sequence[tuple[int, int]]) -> Tensor:
     """[rows, heads, head]. Edges: `edge_queries`, NaN in the first row's first head, Inf in the last row's last one."""
-    query = gaussian(seed, "query", (len(rows), case.kv_heads * subject.gqa_group, subject.head_size), subject.dtype)
+    shape = (len(rows), case.kv_heads * subject.gqa_group, subject.head_size)
+    query = scaled(gaussian(seed, "query", shape, subject.dtype), case.scale)
     if case.values == "edges":
         edge_queries(query)
         query[0, 0, 3] = torch.nan

@@ -64,7 +64,7 @@ class RotateCase(Case):
 
 @dataclass(frozen=True)
 class DecodeCase(Case):
-    """``lengths``: tokens of each request.
+    """``lengths``: tokens of each request. ``scale``: of queries and keys.
 
     ``rows``: ``grouped``, every request with as many query tokens as the kernel takes at once, the last of which sees
     all tokens; ``mixed``, neighbours of several requests and padding, and a last group that is not full; ``ragged``,
@@ -75,6 +75,7 @@ class DecodeCase(Case):
     splits: int = _number(1)
     block_size: int = _number(16, plain=16)
     kv_heads: int = _number(1)
+    scale: int = _number(1)
     rows: str = _word("grouped", "mixed", "ragged")
     signs: str = _word("own", "random")
     memory: str = _word("dense", "strided", "far")
@@ -132,6 +133,10 @@ KINDS: dict[str, type[Case]] = {
     "prefill_chunk": ChunkCase,
 }
 
+HUGE = 20_000
+"""A scale of queries and keys with which most rows' largest scores lie between 2**29 and 2**31, where fp32 no longer
+tells neighbours apart."""
+
 FULL: dict[str, tuple[Case, ...]] = {
     "store": (
         StoreCase(tokens=37, skipped=1, values="edges"),
@@ -150,6 +155,7 @@ FULL: dict[str, tuple[Case, ...]] = {
         ),
         DecodeCase(lengths=(17, 1, 16, 100), splits=20, kv_heads=2, memory="far", values="edges"),
         DecodeCase(lengths=(40, 17, 70, 200), splits=2, block_size=48, rows="ragged", values="edges"),
+        DecodeCase(lengths=(2, 17, 40, 100), splits=3, kv_heads=2, scale=HUGE),
     ),
     "reduce": (
         ReduceCase(splits=1, empty=1),
@@ -164,12 +170,14 @@ FULL: dict[str, tuple[Case, ...]] = {
         PrefixCase((150, 33), (1, 22), splits=2, group=6, scale=3, block_size=48),
         PrefixCase((70, 15), (9, 17), splits=20, group=2, memory="strided", values="poison", block_size=1568),
         PrefixCase((17, 1, 33, 70), (6, 2, 8, 5), kv_heads=2, group=4, memory="far", values="edges"),
+        PrefixCase((2, 100, 40), (22, 5, 17), splits=2, kv_heads=2, group=2, scale=HUGE),
     ),
     "prefill_chunk": (
         ChunkCase((0,), (40,), kv_heads=2, group=3, scale=3),
         ChunkCase((0,), (1, 0, 16, 33), group=16),
         ChunkCase((150, 0, 1, 17), (22, 7, 40, 0), splits=7, kv_heads=2, group=6, memory="strided", values="poison"),
         ChunkCase((33, 0, 0, 40), (6, 17, 5, 70), splits=2, group=4, memory="far", values="edges"),
+        ChunkCase((0, 40, 17), (40, 22, 5), splits=2, kv_heads=2, group=3, scale=HUGE),
     ),
 }
 QUICK: dict[str, tuple[Case, ...]] = {

@@ -19,10 +19,10 @@ from octave_gen.kernels.splits import workspace_shape
 from octave_gen.reference.attention import LOG2_E, merge_partials
 from octave_gen.reference.paged import QueryRow, gather_slots
 from octave_gen.reference.prefill import attend_chunk, prefix_partials, rounded
-from octave_gen.reference.query import QueryMode
+from octave_gen.reference.query import QueryMode, prepare_rotated
 from octave_gen.verify.cases import ChunkCase, PrefixCase
 from octave_gen.verify.chunks import Chunks, make_chunks, make_partials, make_prefixes, marked, used_splits
-from octave_gen.verify.compare import EPSILON, Measured, at_least, frobenius_near, rows_near, same_bits
+from octave_gen.verify.compare import EPSILON, Measured, astray, at_least, frobenius_near, rows_near, same_bits
 from octave_gen.verify.inputs import place, place_pair
 from octave_gen.verify.operators import Chunked, Executor, Prefill
 from octave_gen.verify.subject import Subject
@@ -35,6 +35,10 @@ EXACT_CHUNK = "chunk alone, relative error over all rows"
 CHUNK_BOUND = 2e-3
 BOUNDS = {1: 1e-2, 2: 2e-2, 3: 2e-2}
 """Relative errors of the whole output, by the scale of q and k."""
+
+Sizes = tuple[Tensor, Tensor, Tensor]
+"""fp64 [tokens, heads] each: of a row's prefix the largest |q| |k| (a score's size, in log2 units), the largest |v|,
+and how far its softmax may go `astray`; 0 without a prefix."""
 
 _UNTOUCHED = 7.0
 _LEAST_SUM = 1 - 2.0**-8
@@ -114,7 +118,7 @@ def _partials_near(
     single: Tensor,
     batch: Chunks,
     accuracy: Accuracy,
-    sizes: tuple[Tensor, Tensor],
+    sizes: Sizes,
 ) -> Measured:
     """The merge of the splits and the logarithm of its weight, of the rows that have a prefix; and that the maximum of
     a split is no higher than its scores, because the chunk's weights, which are measured by it, may be fp16."""
@@ -124,7 +128,7 @@ def _partials_near(
     merged, wanted, same = (merge_partials(x, x.shape[-1] - 2, torch.float64)[0] for x in three)
     near = rows_near(PARTIALS, _one_nan(merged), wanted, _one_nan(same), slack)
     merged, wanted, same = (_log2_of_weight(x) for x in three)
-    slack = LOG2_E * _slack((accuracy,), sizes[0], torch.ones_like(sizes[1]))[rows]
+    slack = LOG2_E * _slack((accuracy,), sizes[0], torch.ones_like(sizes[1]), None)[rows]
     near = near.joined(rows_near(WEIGHTS, _one_nan(merged), wanted, _one_nan(same), slack))
     maxima, sums = three[0][..., -2], three[0][..., -1]
     sums = sums.where(maxima != -torch.inf, 1.0)  # not those without tokens
@@ -144,7 +148,7 @@ def _output_near(
     given: Chunked,
     partials: tuple[Tensor, Tensor],
     subject: Subject,
-    sizes: tuple[Tensor, Tensor],
+    sizes: Sizes,
 ) -> Measured:
     """``partials``: of the reference in fp64 and in fp32. Finite outputs beyond the dtype's range saturate."""
     vectors = (batch.q, batch.k, batch.v)
@@ -153,7 +157,10 @@ def _output_near(
     same = rounded(single, out.dtype)
     exact = exact.where(~single.isfinite(), exact.clamp(*(torch.finfo(out.dtype).max * s for s in (-1, 1))))
     own = _sizes_of_chunks(batch, given.sm_scale)
-    slack = _slack(subject.accuracies, *(torch.maximum(one, other) for one, other in zip(sizes, own, strict=True)))
+    scores, values = (torch.maximum(one, other) for one, other in zip(sizes[:2], own, strict=True))
+    between = _astray_between(batch, partials[0], given.sm_scale, _score_error(subject.accuracies, scores))
+    half_unit = torch.finfo(out.dtype).eps / 2
+    slack = _slack(subject.accuracies, scores, values, sizes[2] + between + half_unit)
     rows = slice(batch.tokens)
     padding = out[batch.tokens :].clone()
     near = rows_near(OUTPUT, _one_nan(out[rows]), exact[rows], _one_nan(same[rows]), slack[rows])
@@ -177,20 +184,36 @@ def _one_nan(x: Tensor) -> Tensor:
     return x.where(x.isfinite(), torch.nan)
 
 
-def _slack(accuracies: Sequence[Accuracy], scores: Tensor, values: Tensor) -> Tensor:
+def _score_error(accuracies: Sequence[Accuracy], scores: Tensor) -> Tensor:
+    """What rounding may change in scores of this size."""
+    return EPSILON * max(one.score_rounding for one in accuracies) * scores
+
+
+def _slack(accuracies: Sequence[Accuracy], scores: Tensor, values: Tensor, moved: Tensor | None) -> Tensor:
     """fp64 [tokens, heads, 1]: what rounding may change: EPSILON (rounding + score_rounding |q| |k|) |v|, the largest
-    of each that a row sees."""
-    rounding = max(one.rounding for one in accuracies)
-    of_scores = max(one.score_rounding for one in accuracies)
-    return (EPSILON * (rounding + of_scores * scores) * values).unsqueeze(-1)
+    of each that a row sees. moved: `astray` of the row, which bounds the scores' part."""
+    error = _score_error(accuracies, scores)
+    share = error if moved is None else torch.minimum(error, moved)
+    return ((EPSILON * max(one.rounding for one in accuracies) + share) * values).unsqueeze(-1)
 
 
-def _sizes_of_prefixes(
-    batch: Chunks, subject: Subject, table: Tensor, cache: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    """fp64 [tokens, heads] each: the largest |q| |k| (a score's size, in log2 units) and |v| of the prefix; 0 without
-    one."""
-    scores, values = torch.zeros(2, *batch.q.shape[:2], dtype=torch.float64)
+def _astray_between(batch: Chunks, partials: Tensor, scale: float, error: Tensor) -> Tensor:
+    """[tokens, heads]: `astray` between the marked partials of the prefix, each taken as one token, and the chunk's
+    tokens."""
+    before = partials[..., -2] + partials[..., -1].log2()
+    moved = torch.zeros_like(error)
+    for chunk in batch.requests:
+        q, k = batch.q[chunk.tokens].double(), batch.k[chunk.tokens].double()
+        group = q.shape[1] // k.shape[1]
+        scores = torch.einsum("ihd,jhd->hij", q, k.repeat_interleave(group, dim=1)) * (scale * LOG2_E)
+        hidden = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(hidden, -torch.inf).transpose(0, 1)
+        moved[chunk.tokens] = astray(torch.cat([before[chunk.tokens], scores], dim=-1), error[chunk.tokens])
+    return moved
+
+
+def _sizes_of_prefixes(batch: Chunks, subject: Subject, table: Tensor, cache: Tensor, scale: float) -> Sizes:
+    scores, values, moved = torch.zeros(3, *batch.q.shape[:2], dtype=torch.float64)
     lengths = batch.q.double().norm(dim=-1) * (scale * LOG2_E)
     for chunk in batch.requests:
         if chunk.prefix:
@@ -199,11 +222,14 @@ def _sizes_of_prefixes(
             group = lengths.shape[1] // k.shape[1]
             scores[chunk.tokens] = lengths[chunk.tokens] * k.norm(dim=-1).amax(0).repeat_interleave(group)
             values[chunk.tokens] = v.abs().amax((0, 2)).repeat_interleave(group)
-    return scores, values
+            query = prepare_rotated(batch.q[chunk.tokens], subject.accuracy.query_mode, torch.float64)
+            each = torch.einsum("ihd,thd->iht", query, k.repeat_interleave(group, dim=1)) * (scale * LOG2_E)
+            moved[chunk.tokens] = astray(each, _score_error((subject.accuracy,), scores[chunk.tokens]))
+    return scores, values, moved
 
 
 def _sizes_of_chunks(batch: Chunks, scale: float) -> tuple[Tensor, Tensor]:
-    """The same of the chunk's tokens that a row sees, as far as they are finite."""
+    """The first two of the chunk's tokens that a row sees, as far as they are finite."""
     scores, values = torch.zeros(2, *batch.q.shape[:2], dtype=torch.float64)
     q, k, v = (x.double().nan_to_num(0.0, 0.0, 0.0) for x in (batch.q, batch.k, batch.v))
     group = q.shape[1] // k.shape[1]
@@ -216,9 +242,10 @@ def _sizes_of_chunks(batch: Chunks, scale: float) -> tuple[Tensor, Tensor]:
     return scores, values
 
 
-def _sizes_of_partials(partials: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of marked partials. A maximum below zero counts only beside scores that are as low, which count too."""
+def _sizes_of_partials(partials: Tensor) -> Sizes:
+    """The same of marked partials, which nothing moves. A maximum below zero counts only beside scores that are as low,
+    which count too."""
     full = partials[..., -1] > 0
     scores = partials[..., -2].double().where(full, 0.0).amax(-1).clamp(min=0)
     means = (partials[..., :-2].double().abs().amax(-1) / partials[..., -1]).where(full, 0.0)
-    return scores, means.amax(-1)
+    return scores, means.amax(-1), torch.zeros_like(scores)

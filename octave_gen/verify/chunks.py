@@ -19,7 +19,7 @@ from octave_gen.reference.prefill import chunks as chunks_of
 from octave_gen.reference.store import cache_store
 from octave_gen.verify.batch import edge_queries, key_and_value, paged, slots_of
 from octave_gen.verify.cases import ChunkCase, PrefixCase
-from octave_gen.verify.inputs import gaussian, generator
+from octave_gen.verify.inputs import gaussian, generator, scaled
 from octave_gen.verify.subject import Subject
 
 _PADDING = 3
@@ -57,13 +57,13 @@ def make_chunks(subject: Subject, case: ChunkCase, seed: int) -> Chunks:
     """
     bounds = [0, *accumulate(new for _, new in case.requests)]
     shape = (bounds[-1] + _PADDING, case.kv_heads, subject.head_size)
-    q = gaussian(seed, "q", (shape[0], case.kv_heads * case.group, shape[2]), subject.dtype) * case.scale
+    q = scaled(gaussian(seed, "q", (shape[0], case.kv_heads * case.group, shape[2]), subject.dtype), case.scale)
     k, v = (torch.full(shape, torch.nan, dtype=subject.dtype) for _ in range(2))
     for request, (start, end) in enumerate(pairwise(bounds)):
         part = slice(start, end)
         size = (end - start, *shape[1:])
         key, value = key_and_value(seed, f"chunk {request}", size, subject.dtype, edges=case.values == "edges")
-        k[part], v[part] = key if case.values == "edges" else key * case.scale, value
+        k[part], v[part] = key if case.values == "edges" else scaled(key, case.scale), value
         if case.values == "poison" and request % 2 == 0:
             for i, token in enumerate(range(start + (end - start + 1) // 2, end)):
                 (v, k)[(i + request // 2) % 2][token] = _BAD[i % len(_BAD)]
@@ -83,8 +83,9 @@ def make_prefixes(subject: Subject, case: PrefixCase, seed: int) -> tuple[Tensor
     for request, length in enumerate(prefixes):
         shape = (length, case.kv_heads, subject.head_size)
         key, value = key_and_value(seed, str(request), shape, subject.dtype, edges=case.values == "edges")
-        scaled = key if case.values == "edges" else key * case.scale
-        cache_store(scaled, value, cache, slots_of(table, request, length, case.block_size), subject.layout)
+        if case.values != "edges":
+            key = scaled(key, case.scale)
+        cache_store(key, value, cache, slots_of(table, request, length, case.block_size), subject.layout)
     return table, cache
 
 

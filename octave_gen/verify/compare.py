@@ -81,6 +81,15 @@ def rows_near_exact_query(what: str, beyond: str, found: Tensor, exact: Tensor, 
     return Measured({what: worst}, {beyond: count}, _listed(what, over, quotient, torch.full_like(quotient, bound)))
 
 
+def astray(scores: Tensor, error: Tensor) -> Tensor:
+    """Bounds how far a softmax over ``scores`` [..., n], log2 units, moves when each of them is off by ``error`` [...]:
+    the result moves by at most so much of its largest value. Small where one score leads all others by far more, Inf
+    where a score is NaN."""
+    leads = scores.amax(-1, keepdim=True) - scores
+    others = torch.exp2(4 * error.unsqueeze(-1) - leads).scatter(-1, leads.argmin(-1, keepdim=True), 0.0)
+    return 4 * others.sum(-1).nan_to_num(torch.inf, torch.inf)
+
+
 def frobenius_near(what: str, found: Tensor, exact: Tensor, bound: float) -> Measured:
     """The norm of found - exact is at most bound times that of exact; the error named ``what`` is the quotient."""
     if not exact.numel():

@@ -16,6 +16,7 @@ POISON = 0xFF
 """The byte of everything that no kernel may read: a scale of these is NaN."""
 STALE = 0x7B
 """The byte of every other slot that no query sees, as tokens of another request may leave it: a scale of 61280."""
+_LARGEST_HALF = 65504.0
 
 
 def generator(seed: int, role: str) -> torch.Generator:
@@ -27,6 +28,11 @@ def generator(seed: int, role: str) -> torch.Generator:
 def gaussian(seed: int, role: str, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """N(0, 1), rounded to dtype."""
     return torch.randn(*shape, generator=generator(seed, role)).to(dtype)
+
+
+def scaled(values: Tensor, scale: int) -> Tensor:
+    """Larger values of the same dtype; none beyond fp16."""
+    return values if scale == 1 else (values.float() * scale).clamp(-_LARGEST_HALF, _LARGEST_HALF).to(values.dtype)
 
 
 def signs(seed: int, role: str, head_size: int, choice: str) -> Tensor:

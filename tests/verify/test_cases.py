@@ -7,6 +7,7 @@ import pytest
 from octave_gen.errors import OctaveError
 from octave_gen.verify.cases import (
     FULL,
+    HUGE,
     KINDS,
     QUICK,
     Case,
@@ -43,6 +44,7 @@ def test_the_full_cases_of_decode_cover_the_edges() -> None:
     assert {case.rows for case in cases} == {"grouped", "mixed", "ragged"}
     assert {case.memory for case in cases} == {"dense", "strided", "far"}
     assert {case.values for case in cases} == {"gaussian", "poison", "edges"}
+    assert {case.scale for case in cases} == {1, HUGE}
 
 
 def test_the_full_cases_of_prefill_cover_the_edges() -> None:
@@ -51,7 +53,7 @@ def test_the_full_cases_of_prefill_cover_the_edges() -> None:
         assert {0, 1, 17, 33} <= {prefix for case in cases for prefix, _ in case.requests}
         assert {0, 5, 22, 40} <= {chunk for case in cases for _, chunk in case.requests}
         assert any(case.splits > prefix > 0 for case in cases for prefix in case.prefixes)
-        assert {case.scale for case in cases} == {1, 3}
+        assert {case.scale for case in cases} == {1, 3, HUGE}
         assert len({case.group for case in cases}) == 4
         assert {case.memory for case in cases} == {"dense", "strided", "far"}
         assert {case.values for case in cases} == {"gaussian", "poison", "edges"}

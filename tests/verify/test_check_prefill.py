@@ -15,7 +15,7 @@ from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import Accuracy
 from octave_gen.runtime.library import LoadedVariant
 from octave_gen.verify import checks, chunks
-from octave_gen.verify.cases import FULL, QUICK, ChunkCase, PrefixCase
+from octave_gen.verify.cases import FULL, HUGE, QUICK, ChunkCase, PrefixCase
 from octave_gen.verify.inputs import POISON, STALE
 from octave_gen.verify.operators import Chunked, Prefill
 from octave_gen.verify.subject import Subject, subjects
@@ -122,6 +122,18 @@ def test_a_wrong_prefix_fails(change: Callable[[Prefill], Prefill], subject: Sub
     alone = checks.run(subject(PREFIX, with_reduce=False), CASE, 1, before(change))
     assert alone.problems
     assert [error.split(",")[0] for error in alone.errors] == ["partials", "log2 of the partials' weight"]
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.97, 1.03])
+@pytest.mark.parametrize("kind", [PREFIX, CHUNK])
+def test_a_wrong_result_of_huge_scores_fails(kind: str, factor: float, subject: SubjectMaker, right: Right) -> None:
+    """Their rounding alone would allow for any result."""
+    case = {PREFIX: PrefixCase, CHUNK: ChunkCase}[kind]((40, 2), (5, 9), scale=HUGE)
+    assert not checks.run(subject(kind), case, 1, right).problems
+    assert checks.run(subject(kind), case, 1, after(lambda out: out.mul_(factor))).problems
+    if kind == PREFIX:
+        wrong = between(lambda partials: partials[..., :-2].mul_(factor))
+        assert "partials, share" in checks.run(subject(kind), case, 1, wrong).problems[0]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from octave_gen.errors import OctaveError
 from octave_gen.formats.octave.rotation import rotate_inverse, sign_tensor
 from octave_gen.runtime.library import LoadedVariant
 from octave_gen.verify import checks
-from octave_gen.verify.cases import FULL, QUICK, DecodeCase, ReduceCase, RotateCase, StoreCase
+from octave_gen.verify.cases import FULL, HUGE, QUICK, DecodeCase, ReduceCase, RotateCase, StoreCase
 from octave_gen.verify.operators import Attention
 
 
@@ -97,6 +97,15 @@ def touch(x: Tensor, index: tuple[int, ...], value: float) -> None:
 )
 def test_a_wrong_store_fails(change: Callable[[Tensor], object], subject: SubjectMaker) -> None:
     assert checks.run(subject("store", dtype="octave_k3v4"), StoreCase(), 1, after_store(change)).problems
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.99, 1.01])
+def test_a_wrong_result_of_huge_scores_fails(factor: float, subject: SubjectMaker, right: Right) -> None:
+    """Their rounding alone would allow for any result."""
+    case = DecodeCase(lengths=(40, 2), scale=HUGE)
+    assert not checks.run(subject("decode"), case, 1, right).problems
+    wrong = between(lambda partials: partials[..., :-2].mul_(factor))
+    assert checks.run(subject("decode"), case, 1, wrong).problems
 
 
 def test_a_store_to_a_skipped_slot_fails(subject: SubjectMaker) -> None:

@@ -7,7 +7,15 @@ import math
 import pytest
 import torch
 
-from octave_gen.verify.compare import EPSILON, Measured, rows_near, rows_near_exact_query, same_bits, zero_rows
+from octave_gen.verify.compare import (
+    EPSILON,
+    Measured,
+    astray,
+    rows_near,
+    rows_near_exact_query,
+    same_bits,
+    zero_rows,
+)
 
 
 def test_bits() -> None:
@@ -100,3 +108,26 @@ def test_zero_rows() -> None:
 def test_measurements_join() -> None:
     one, two = Measured({"a": 1.0}, {"n": 2}, ("x",)), Measured({"a": 0.5, "b": 3.0}, {"n": 1}, ("y",))
     assert one.joined(two) == Measured({"a": 1.0, "b": 3.0}, {"n": 3}, ("x", "y"))
+
+
+@pytest.mark.parametrize("spread", [0.5, 20.0, 1e9])
+@pytest.mark.parametrize("error", [1e-3, 3.0, 100.0])
+def test_no_softmax_goes_farther_astray_than_its_bound(spread: float, error: float) -> None:
+    source = torch.Generator().manual_seed(7)
+    scores, values = (torch.randn(200, 9, generator=source, dtype=torch.float64) for _ in range(2))
+    scores *= spread
+    moved = scores + error * (2 * torch.rand(200, 9, generator=source, dtype=torch.float64) - 1)
+    before, after = (torch.softmax(x * math.log(2), -1) for x in (scores, moved))
+    bound = astray(scores, torch.full((200,), error, dtype=torch.float64))
+    assert (((after - before) * values).sum(-1).abs() <= bound * values.abs().amax(-1)).all()
+    if spread == 1e9:
+        assert (bound < 1e-9).double().mean() > 0.99  # one score leads
+
+
+def test_how_far_a_softmax_goes_astray_where_nothing_leads() -> None:
+    none = torch.zeros(1, dtype=torch.float64)
+    assert astray(torch.tensor([[3.0]]), none) == 0
+    assert astray(torch.tensor([[3.0, 3.0]]), none) >= 1
+    assert astray(torch.tensor([[3.0, -math.inf]]), none + 1e6) == 0
+    assert astray(torch.tensor([[math.nan, 3.0]]), none) == math.inf
+    assert astray(torch.tensor([[-math.inf, -math.inf]]), none) == math.inf
