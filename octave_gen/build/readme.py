@@ -88,8 +88,9 @@ def counted_table(planned: Iterable[Variant]) -> str:
 def _counts(variants: Sequence[Variant]) -> list[str]:
     reads = WORK[variants[0].kind.name] == "token"
     hbm = [(slot_bytes(v) or 0) / v.arch.costs.hbm_bytes for v in variants if reads]
-    columns = ([v.counted.valu for v in variants], [v.counted.clocks for v in variants], hbm)
-    texts = [["–" if x is None else f"{x:.0f}" if x >= 100 else f"{x:.3g}" for x in column] for column in columns]
+    bounds = ([v.counted.valu for v in variants], [v.counted.clocks for v in variants])
+    texts = [["–" if bound is None else f"{bound:g}" for bound in column] for column in bounds]
+    texts.append([f"{clocks:.0f}" if clocks >= 100 else f"{clocks:.3g}" for clocks in hbm])
     return [" / ".join(text if len(set(text)) > 1 else text[:1]) for text in texts]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -49,13 +50,22 @@ def test_counted_budgets_of_the_largest_head_side_by_side(planned: list[Variant]
     bounds = {v.shape.cache_dtype: v.counted for v in planned if "h256r64_g6_q4_f16_mfma" in v.name}
     assert len(bounds) == 3
     row = found["decode", "gfx942", "mfma", "4"]
-    assert row["VALU"][0].split(" / ") == [f"{bound.valu:.3g}" for bound in bounds.values()]
+    assert row["VALU"][0].split(" / ") == [f"{bound.valu:g}" for bound in bounds.values()]
     assert row["HBM clocks"] == ["23.6 / 26 / 29.9"]
     assert row["per"] == ["token"]
     assert found["prefill_chunk", "gfx1100", "wmma", ""]["HBM clocks"] == [""]
     # one bound for all dtypes is one figure
     assert "/" not in found["decode", "gfx942", "portable", "1"]["VALU"][0]
     assert "/" in found["decode", "gfx942", "portable", "1"]["HBM clocks"][0]
+
+
+def test_bounds_are_given_in_full(planned: list[Variant]) -> None:
+    variant = next(v for v in planned if v.name == "decode_octave_k3v3_h256r64_g6_q1_f16_portable_gfx1100")
+    bounds = replace(variant.counted, valu=1154.5, clocks=178.25)
+    (row,) = counted([replace(variant, counted=bounds)])
+    assert row["VALU"] == ["1154.5"]
+    assert row["clocks"] == ["178.25"]
+    assert row["HBM clocks"] == ["54"]
 
 
 def counted(planned: list[Variant]) -> list[dict[str, list[str]]]:
