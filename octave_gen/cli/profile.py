@@ -51,7 +51,7 @@ def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     "--latency",
     type=click.IntRange(min=0),
     metavar="CLOCKS",
-    help="Also estimate how long a wave alone on its SIMD takes for a tile, when memory answers after CLOCKS.",
+    help="Also estimate how long a wave alone on its SIMD takes for 16 tokens, when memory answers after CLOCKS.",
 )
 @json_option
 @click.option(
