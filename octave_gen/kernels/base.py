@@ -128,7 +128,7 @@ class Accuracy:
     exact_bound: for N(0, 1) queries and keys the largest difference from the result for the exact query, as a share of
     the output row's largest value.
     rounding: what fp32 arithmetic in another order may add to that, in halves of a unit in the last place of an fp32
-    number of the size of the largest value. bf16_rounding: of bf16 variants, where it differs.
+    number of the size of the largest value.
     score_rounding: the same for a score (log2 units) by its own size, which is |score| for decode and |q| |k| for
     prefill; the exponential makes it a relative error.
     """
@@ -136,7 +136,6 @@ class Accuracy:
     query_mode: Literal["exact", "int8", "int16", "fp16"] = "exact"
     exact_bound: float = 1e-3
     rounding: float = 8.0
-    bf16_rounding: float | None = None
     score_rounding: float = 1.0
 
 

@@ -46,8 +46,6 @@ def read(out: Path, arch: str) -> Built:
     folder = out / arch
     if made is None:
         raise wrong_request(f"there is no library for {arch}", where=str(folder), hint=f"build it: {rebuild}")
-    if made["stage"] != manifest.BUILT or made["arch"] != arch:
-        raise OctaveError(f"this manifest describes no library for {arch}", where=str(folder), hint=rebuild)
     library = folder / made["library"]["file"]
     check_library(library, made["library"], rebuild)
     found = code_objects(library)

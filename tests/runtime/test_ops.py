@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from torch.library import opcheck
+from unrotated import dequantize_unrotated
 
 import octave_gen.ops
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES
 from octave_gen.formats.octave import SlotLayout
-from octave_gen.formats.octave.codec import dequantize_unrotated
 from octave_gen.ops import sign_tensor, workspace_bytes, workspace_shape
 from octave_gen.reference import attention, prefill, rotate, store
 from octave_gen.runtime import registration
