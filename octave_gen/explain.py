@@ -15,7 +15,7 @@ from octave_gen.kernels import KINDS, kind_of
 from octave_gen.kernels.base import MAX_GROUP, SCALARS, KernelKind, Shape
 from octave_gen.plan import Variant
 
-SCHEME: Final = "<kind>_<dtype>_h<head>r<rotary>_g<group>_q<query group>_<f16|bf16>_<tier>_<arch>"
+SCHEME: Final = f"<kind>_<dtype>_h<head>r<rotary>_g<group>_q<query group>_<{'|'.join(SCALARS.values())}>_<tier>_<arch>"
 NEAREST: Final = 3
 LONGEST: Final = 200
 """Characters of a name that are compared; the search takes time with the square of the length."""

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import octave_gen
+import octave_gen.ops
+from octave_gen.formats import CACHE_DTYPES
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -31,3 +33,11 @@ def test_every_room_is_in_the_table_once() -> None:
     assert "plan" in modules
     rooms = [name for name in first_cells(ARCHITECTURE) if not name.endswith(".h")]
     assert sorted(rooms) == sorted(folders | modules)
+
+
+def test_every_fmt_is_listed() -> None:
+    wanted = {f"{dtype.fmt} {name}" for name, dtype in CACHE_DTYPES.items()}
+    (row,) = re.findall(r"^\| fmt \| (.*) \|$", (ROOT / "docs" / "ops.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(row.split(", ")) == wanted
+    (listed,) = re.findall(r"fmt: (\d[^;]*);", " ".join(str(octave_gen.ops.__doc__).split()))
+    assert set(listed.split(", ")) == wanted

@@ -10,7 +10,19 @@ from typing import Literal
 from octave_gen.arch import Arch
 from octave_gen.errors import OctaveError
 
-SCALARS: dict[str, str] = {"fp16": "f16", "bf16": "bf16"}
+
+@dataclass(frozen=True)
+class QueryDtype:
+    """A dtype of queries, keys and values: what a spec, variant names, C++ and torch call it."""
+
+    spec: str
+    name: str
+    cpp: str
+    torch: str
+
+
+QUERY_DTYPES = (QueryDtype("fp16", "f16", "_Float16", "float16"), QueryDtype("bf16", "bf16", "__bf16", "bfloat16"))
+SCALARS: dict[str, str] = {dtype.spec: dtype.name for dtype in QUERY_DTYPES}
 """Query dtypes as a spec names them, and as variant names carry them."""
 
 MAX_GRID_YZ = 65535

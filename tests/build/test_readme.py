@@ -11,6 +11,7 @@ from octave_gen import plan, settings, spec
 from octave_gen.arch import ARCHS
 from octave_gen.build import readme
 from octave_gen.errors import OctaveError
+from octave_gen.manifest import slot_bytes
 from octave_gen.plan import Variant
 
 NAMES = ("variants", "counted", "archs", "environment")
@@ -57,6 +58,21 @@ def test_counted_budgets_of_the_largest_head_side_by_side(planned: list[Variant]
     # one bound for all dtypes is one figure
     assert "/" not in found["decode", "gfx942", "portable", "1"]["VALU"][0]
     assert "/" in found["decode", "gfx942", "portable", "1"]["HBM clocks"][0]
+
+
+def test_the_order_of_the_cache_dtypes_is_told(planned: list[Variant]) -> None:
+    legend = readme.counted_legend(planned)
+    assert legend.startswith(
+        "Heads of 256 with GQA groups of 6, fp16; cache dtypes octave_k3v3_compact / octave_k3v3 / "
+    )
+    assert f"<!-- octave-gen:counted -->\n\n{legend}\n| kernel | per |" in readme.updated(EMPTY, planned)
+    (slots,) = (
+        row["HBM clocks"] for row in counted(planned) if row["kernel"] == ["prefill_prefix"] and "mfma" in row["tier"]
+    )
+    order = [name.strip() for name in legend.partition("dtypes ")[2].partition(",")[0].split("/")]
+    sizes = {v.shape.cache_dtype: slot_bytes(v) for v in planned if v.shape.head_size == 256}
+    hbm_bytes = ARCHS["gfx942"].costs.hbm_bytes
+    assert slots[0].split(" / ") == [f"{(sizes[name] or 0) / hbm_bytes:.3g}" for name in order]
 
 
 def test_bounds_are_given_in_full(planned: list[Variant]) -> None:
