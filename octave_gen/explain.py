@@ -15,7 +15,7 @@ from octave_gen.kernels import KINDS, kind_of
 from octave_gen.kernels.base import MAX_GROUP, SCALARS, KernelKind, Shape
 from octave_gen.plan import Variant
 
-SCHEME: Final = "<kind>_<dtype>_h<head>r<rotary>_g<group>_q<query group>_<f16|bf16>_<tier>_<arch>"
+SCHEME: Final = f"<kind>_<dtype>_h<head>r<rotary>_g<group>_q<query group>_<{'|'.join(SCALARS.values())}>_<tier>_<arch>"
 NEAREST: Final = 3
 LONGEST: Final = 200
 """Characters of a name that are compared; the search takes time with the square of the length."""
@@ -121,12 +121,13 @@ def _impossible(parts: _Name) -> Iterator[str]:
     else:
         yield from _wrong_parts(parts, kind)
     if parts.scalar not in SCALARS.values():
-        scalars = ", ".join(SCALARS.values())
-        yield (
-            f"there is no query dtype {parts.scalar!r}; query dtypes: {scalars}"
+        names = tuple(SCALARS.values())
+        problem = (
+            f"there is no query dtype {parts.scalar!r}{did_you_mean(parts.scalar, names, limit=1)}"
             if parts.scalar
-            else (f"the query dtype is missing; query dtypes: {scalars}")
+            else "the query dtype is missing"
         )
+        yield f"{problem}; query dtypes: {', '.join(names)}"
     if parts.cache_dtype is not None and parts.cache_dtype not in CACHE_DTYPES:
         known = tuple(CACHE_DTYPES)
         near = did_you_mean(parts.cache_dtype, known)

@@ -163,13 +163,13 @@ def select(planned: Sequence[Variant], pattern: str | None) -> list[Variant]:
         return list(planned)
     chosen = [variant for variant in planned if fnmatchcase(variant.name, pattern)]
     if not chosen:
-        near = ", ".join(_nearest(pattern, [variant.name for variant in planned]))
+        near = ", ".join(nearest(pattern, [variant.name for variant in planned]))
         problem = f"no variant matches {pattern[:LONGEST_PATTERN]!r} (did you mean {near}?)"
         raise wrong_request(problem, where="filter", hint="octave-gen list-variants shows all")
     return chosen
 
 
-def _nearest(pattern: str, names: Sequence[str], limit: int = 3) -> list[str]:
+def nearest(pattern: str, names: Sequence[str], limit: int = 3) -> list[str]:
     """The names whose parts are most like the words of a glob; the shortest first among equals."""
     from difflib import SequenceMatcher
     from functools import cache

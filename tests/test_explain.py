@@ -36,7 +36,10 @@ def planned() -> list[Variant]:
         ("decode_octave_k3v3_h256r64_g17_q4_f16_portable_gfx942", "a GQA group is 1 to 16, not 17"),
         ("decode_octave_k3v3_h256r64_g6_q0_f16_portable_gfx942", "a query group is 1 to 16, not 0"),
         ("decode_octave_k3v3_h256r64_g16_q8_f16_portable_gfx942", "gqa_group × query_group up to 64, not 128"),
-        ("decode_octave_k3v3_h256r64_g6_q4_fp16_portable_gfx942", "no query dtype 'fp16'; query dtypes: f16, bf16"),
+        (
+            "decode_octave_k3v3_h256r64_g6_q4_fp16_portable_gfx942",
+            r"no query dtype 'fp16' \(did you mean f16\?\); query dtypes: f16, bf16",
+        ),
         ("decode_octave_k3v3_h320r64_g6_q4_portable_gfx942", "query dtype is missing"),
         (
             "decode_octave_k3v3_h256r64_g6_q4_f16_scalar_gfx942",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from octave_gen import manifest, settings
-from octave_gen.arch import ARCHS
+from octave_gen import arch, manifest, settings
 from octave_gen.build import failures, files, locks
 from octave_gen.build.locks import Progress
 
@@ -26,13 +25,15 @@ class Removed:
     size: int
 
 
-def outputs(out: Path, *, dry_run: bool, progress: Progress) -> list[Removed]:
-    """Removes what builds write into ``out``, then its folders that are empty; all other files stay.
+def outputs(out: Path, *, arch_names: Sequence[str] = (), dry_run: bool, progress: Progress) -> list[Removed]:
+    """Removes what builds of ``arch_names`` (empty: every arch) write into ``out``, then its folders that are empty;
+    all other files stay.
 
-    dry_run: only says what. Raises OctaveError when a build holds the folder for too long or a file cannot be removed.
+    dry_run: only says what. Raises OctaveError for an unknown arch, when a build holds the folder for too long or a
+    file cannot be removed.
     """
     removed: list[Removed] = []
-    for folder in (out / name for name in ARCHS):
+    for folder in (out / arch.get(name).name for name in arch_names or arch.ARCHS):
         if not folder.is_dir():
             continue
         if dry_run:

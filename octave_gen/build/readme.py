@@ -9,6 +9,7 @@ from octave_gen import settings
 from octave_gen.arch import ARCHS
 from octave_gen.errors import OctaveError
 from octave_gen.evidence import evidence_words
+from octave_gen.kernels.base import SCALARS
 from octave_gen.manifest import slot_bytes
 from octave_gen.plan import Variant
 from octave_gen.spec.fields import WORK
@@ -28,6 +29,7 @@ _COLUMNS: Final = (
     "arch",
 )
 _COUNTED_GROUP: Final = 6
+_COUNTED_DTYPE: Final = "fp16"
 _COUNTED_COLUMNS: Final = ("kernel", "per", "arch", "tier", "query group", "VALU", "clocks", "HBM clocks")
 _MERGED: Final = ("query dtypes", "GQA groups", "query groups", "tier", "arch")
 """Columns that may hold several values, in the order in which rows that agree on all others are merged."""
@@ -74,22 +76,41 @@ def _sorted(values: Sequence[str]) -> tuple[str, ...]:
 def counted_table(planned: Iterable[Variant]) -> str:
     """The counted budgets of the largest head with gqa_group 6 and fp16 queries, cache dtypes side by side; beside
     the clocks those that HBM takes for the slot that is read."""
-    variants = [v for v in planned if v.shape.scalar == "f16" and v.shape.gqa_group in (None, _COUNTED_GROUP)]
-    largest = max((variant.shape.head_size for variant in variants), default=0)
     rows: dict[tuple[str, ...], list[Variant]] = {}
-    for variant in variants:
-        if variant.shape.head_size == largest and variant.counted.clocks is not None:
-            queries = str(variant.shape.query_group or "")
-            key = (variant.kind.name, WORK[variant.kind.name], variant.arch.name, variant.tier.name, queries)
-            rows.setdefault(key, []).append(variant)
+    for variant in _counted(planned):
+        queries = str(variant.shape.query_group or "")
+        key = (variant.kind.name, WORK[variant.kind.name], variant.arch.name, variant.tier.name, queries)
+        rows.setdefault(key, []).append(variant)
     return _table(_COUNTED_COLUMNS, [[*key, *_counts(group)] for key, group in rows.items()])
+
+
+def counted_legend(planned: Iterable[Variant]) -> str:
+    """Which variants the counted table is of, and in which order the figures of a cell are; empty where there are
+    none."""
+    variants = _counted(planned)
+    if not variants:
+        return ""
+    heads = ", ".join(dict.fromkeys(str(variant.shape.head_size) for variant in variants))
+    dtypes = " / ".join(dict.fromkeys(v.shape.cache_dtype for v in variants if v.shape.cache_dtype))
+    return (
+        f"Heads of {heads} with GQA groups of {_COUNTED_GROUP}, {_COUNTED_DTYPE}; cache dtypes {dtypes}, one figure "
+        "where one bound holds for all.\n"
+    )
+
+
+def _counted(planned: Iterable[Variant]) -> list[Variant]:
+    scalar = SCALARS[_COUNTED_DTYPE]
+    variants = [v for v in planned if v.shape.scalar == scalar and v.shape.gqa_group in (None, _COUNTED_GROUP)]
+    largest = max((variant.shape.head_size for variant in variants), default=0)
+    return [v for v in variants if v.shape.head_size == largest and v.counted.clocks is not None]
 
 
 def _counts(variants: Sequence[Variant]) -> list[str]:
     reads = WORK[variants[0].kind.name] == "token"
     hbm = [(slot_bytes(v) or 0) / v.arch.costs.hbm_bytes for v in variants if reads]
-    columns = ([v.counted.valu for v in variants], [v.counted.clocks for v in variants], hbm)
-    texts = [["–" if x is None else f"{x:.0f}" if x >= 100 else f"{x:.3g}" for x in column] for column in columns]
+    bounds = ([v.counted.valu for v in variants], [v.counted.clocks for v in variants])
+    texts = [["–" if bound is None else f"{bound:g}" for bound in column] for column in bounds]
+    texts.append([f"{clocks:.0f}" if clocks >= 100 else f"{clocks:.3g}" for clocks in hbm])
     return [" / ".join(text if len(set(text)) > 1 else text[:1]) for text in texts]
 
 
@@ -117,7 +138,7 @@ def updated(text: str, planned: Sequence[Variant]) -> str:
     ``<!-- /octave-gen:NAME -->``; raises OctaveError when a pair of markers is missing or occurs twice."""
     tables: dict[str, Callable[[], str]] = {
         "variants": lambda: variant_table(planned),
-        "counted": lambda: counted_table(planned),
+        "counted": lambda: "\n".join(filter(None, (counted_legend(planned), counted_table(planned)))),
         "archs": arch_table,
         "environment": environment_table,
     }

@@ -13,9 +13,10 @@ import jinja2.meta
 from octave_gen import formats, paths
 from octave_gen.errors import OctaveError
 from octave_gen.formats.base import render_c_ints
+from octave_gen.kernels.base import QUERY_DTYPES
 from octave_gen.plan import Unit
 
-CPP_SCALARS = {"f16": "_Float16", "bf16": "__bf16"}
+CPP_SCALARS = {dtype.name: dtype.cpp for dtype in QUERY_DTYPES}
 
 # A header is named by an #include, or by a template that passes its name to a macro.
 _HEADER = re.compile(r'"(octave/[^"]+\.h)"')

@@ -22,7 +22,8 @@ def refuse_loss(targets: Iterable[Target], out: Path) -> None:
             raise wrong_request(
                 f"this build has {counted(len(wanted), 'variant')}, and would replace a library of {there}",
                 where=str(target.folder),
-                hint="name another folder with `--out DIR`, or remove that library first with `octave-gen clean`",
+                hint="name another folder with `--out DIR`, or remove that library first with "
+                f"`octave-gen clean --arch {target.arch}`",
             )
 
 

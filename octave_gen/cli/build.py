@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COMPILERS = ("ziglang", "clang-22", "rocm")
 
 
-@click.command()
+@click.command(short_help="Build one shared object for torch for every chip.")
 @arch_option
 @filter_option
 @spec_option

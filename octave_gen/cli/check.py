@@ -10,7 +10,7 @@ from octave_gen.cli.options import counted, json_option
 from octave_gen.errors import WORK_FAILED
 
 
-@click.command()
+@click.command(short_help="Say whether generated/ and README.md are up to date.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:

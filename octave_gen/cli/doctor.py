@@ -10,7 +10,7 @@ from octave_gen.cli.options import json_option
 from octave_gen.errors import WORK_FAILED
 
 
-@click.command()
+@click.command(short_help="Say which tools are found, and how to get others.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:

@@ -7,7 +7,7 @@ import click
 from octave_gen.cli.options import counted, dry_run_option
 
 
-@click.command()
+@click.command(short_help="Write generated/ and the tables of README.md anew.")
 @dry_run_option("Say what would be written or removed, and leave it.")
 def command(dry_run: bool) -> None:
     """Make generated/ and the tables of README.md what specs and templates say.

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from octave_gen import __version__
-from octave_gen.errors import WORK_FAILED, OctaveError
+from octave_gen.errors import WORK_FAILED, OctaveError, did_you_mean
 
 PROGRAM: Final = "octave-gen"
 INTERRUPTED: Final = 130
@@ -36,6 +36,16 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = import_module(f"octave_gen.cli.{cmd_name.replace('-', '_')}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if word not in COMMANDS and not word.startswith("-") and not ctx.resilient_parsing:
+            longer = [name for name in COMMANDS if name.startswith(word)]
+            near = f" (did you mean {', '.join(longer)}?)" if longer else did_you_mean(word, COMMANDS)
+            ctx.fail(f"No such command {word!r}{near}.")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,14 +31,13 @@ def complete_variant(ctx: click.Context, param: click.Parameter, incomplete: str
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-arch_option = click.option(
-    "--arch",
-    "archs",
-    multiple=True,
-    metavar="ARCH",
-    shell_complete=_complete_arch,
-    help="Only for this chip, such as gfx942; repeatable. Default: every chip that the specs name.",
-)
+def _arch_option(default: str) -> Callable[[Function], Function]:
+    text = f"Only for this chip, such as gfx942; repeatable. Default: {default}."
+    return click.option("--arch", "archs", multiple=True, metavar="ARCH", shell_complete=_complete_arch, help=text)
+
+
+arch_option = _arch_option("every chip that the specs name")
+built_arch_option = _arch_option("every chip that a library is there for")
 filter_option = click.option(
     "--filter", "pattern", metavar="GLOB", help="Only variants whose name matches, such as 'decode_*_g6_*'."
 )
@@ -66,6 +66,13 @@ def dry_run_option(text: str) -> Callable[[Function], Function]:
 def counted(number: int, thing: str) -> str:
     """``1 file``, ``2 files``."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def build_command(arch: str, spec_files: Sequence[Path], out: Path | None) -> str:
+    """The `octave-gen build` that makes what a command with these options did not find."""
+    specs = [word for file in spec_files for word in ("--spec", str(file))]
+    folder = ["--out", str(out)] if out else []
+    return shlex.join(["octave-gen", "build", "--arch", arch, *specs, *folder])
 
 
 @dataclass(frozen=True)

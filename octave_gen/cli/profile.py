@@ -9,7 +9,7 @@ import click
 from octave_gen import paths
 from octave_gen.cli.options import (
     Chosen,
-    arch_option,
+    built_arch_option,
     choose,
     complete_variant,
     filter_option,
@@ -34,9 +34,9 @@ def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     return shorter, longer
 
 
-@click.command()
+@click.command(short_help="Count what built kernels execute, and where clocks go.")
 @click.argument("name", metavar="[VARIANT]", required=False, shell_complete=complete_variant)
-@arch_option
+@built_arch_option
 @filter_option
 @spec_option
 @out_option
@@ -51,7 +51,7 @@ def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     "--latency",
     type=click.IntRange(min=0),
     metavar="CLOCKS",
-    help="Also estimate how long a wave alone on its SIMD takes for a tile, when memory answers after CLOCKS.",
+    help="Also estimate how long a wave alone on its SIMD takes for 16 tokens, when memory answers after CLOCKS.",
 )
 @json_option
 @click.option(
@@ -90,8 +90,9 @@ def command(
     def progress(line: str) -> None:
         click.echo(line, err=True)
 
-    chosen = _choose(name, archs, pattern, spec_files)
-    built = kernels(chosen.selected, chosen.planned, out or paths.default_out())
+    folder = out or paths.default_out()
+    chosen = _choose(name, archs, pattern, spec_files, folder)
+    built = kernels(chosen.selected, chosen.planned, folder)
     found = profiles(built, tokens=tokens, latency=latency, progress=progress)
     click.echo(manifest.dump(table.data(found)) if as_json else table.table(found), nl=False)
     if html is not None:
@@ -101,9 +102,17 @@ def command(
         progress(f"{budgets.check(found)} of {len(found)} kernels have a counted budget, and none exceeds it")
 
 
-def _choose(name: str | None, archs: tuple[str, ...], pattern: str | None, spec_files: tuple[Path, ...]) -> Chosen:
+def _choose(
+    name: str | None, archs: tuple[str, ...], pattern: str | None, spec_files: tuple[Path, ...], out: Path
+) -> Chosen:
+    """What is asked for; without archs, of the chips that ``out`` holds a library for, if it is of any of them."""
     if name is None:
-        return choose(spec_files, archs, pattern)
+        from octave_gen.verify.built import built_archs
+
+        chosen = choose(spec_files, archs, pattern)
+        there = archs or built_archs(out)
+        held = [variant for variant in chosen.selected if variant.arch.name in there]
+        return Chosen(chosen.planned, held or chosen.selected)
     if archs or pattern:
         raise click.UsageError("VARIANT names one kernel: leave out --arch and --filter")
     planned = choose(spec_files, (), None).planned

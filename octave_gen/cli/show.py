@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from octave_gen import paths
-from octave_gen.cli.options import choose, complete_variant, json_option, out_option, spec_option
-from octave_gen.cli.standing import BUILT, Held, held
+from octave_gen.cli.options import build_command, choose, complete_variant, json_option, out_option, spec_option
+from octave_gen.cli.standing import BUILT, STALE, Held, held
 from octave_gen.errors import WRONG_REQUEST
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def command(ctx: click.Context, name: str, spec_files: tuple[Path, ...], out: Pa
         extra = {key: built[key] for key in ("bundle", "compiler", "host", "library", "torch")} if built else {}
         click.echo(manifest.dump({**record, **extra}), nl=False)
     else:
-        click.echo("\n".join(_lines(variant, record, built, library)))
+        build = build_command(variant.arch.name, spec_files, out)
+        click.echo("\n".join(_lines(variant, record, built, library, build)))
 
 
 def _known(variant: Variant, planned: list[Variant], out: Path) -> tuple[Record, Manifest | None, Held]:
@@ -77,9 +78,9 @@ def _miss_lines(miss: Miss) -> Iterator[str]:
         yield f"  hint: {miss.hint}"
 
 
-def _lines(variant: Variant, record: Record, built: Manifest | None, library: Held) -> Iterator[str]:
+def _lines(variant: Variant, record: Record, built: Manifest | None, library: Held, build: str) -> Iterator[str]:
     yield record["name"]
-    for word, text in _facts(variant, record, built, library):
+    for word, text in _facts(variant, record, built, library, build):
         yield f"  {word:12} {text}"
     yield "  kernarg"
     for entry in record["kernarg"]:
@@ -91,7 +92,9 @@ def _lines(variant: Variant, record: Record, built: Manifest | None, library: He
         yield f"    {key:20} {sign:>4} {bound:7}{resources.get(key, '-'):>8}"
 
 
-def _facts(variant: Variant, record: Record, built: Manifest | None, library: Held) -> Iterator[tuple[str, str]]:
+def _facts(
+    variant: Variant, record: Record, built: Manifest | None, library: Held, build: str
+) -> Iterator[tuple[str, str]]:
     from octave_gen.evidence import evidence_words
 
     yield "kernel", f"{variant.kind.name}, launched by torch.ops.octave.{record['op']}: {variant.kind.purpose}"
@@ -111,14 +114,21 @@ def _facts(variant: Variant, record: Record, built: Manifest | None, library: He
     yield "workgroup", f"{geometry['threads']} threads, waves of {geometry['wave_size']}"
     yield "grid", " x ".join(_extent(extent) for extent in geometry["grid"])
     if built is None:
-        why = f"not usable: {library.problem}" if library.problem else f"not as it is now in {library.folder}"
-        yield "built", f"{why}; octave-gen build --arch {variant.arch.name}"
+        yield "built", f"{_why_not(library, record)}; to build it: {build}"
         return
     yield "library", f"{library.folder / built['library']['file']} sha256 {built['library']['sha256']}"
     yield "compiler", f"{built['compiler']['name']}: {built['compiler']['version']}"
     yield "code object", f"{record['code_object']['size']} bytes sha256 {record['code_object']['sha256']}"
     yield "kernarg size", f"{record['resources']['kernarg_bytes']} bytes"
     yield from _verification(record.get("verification", {}))
+
+
+def _why_not(library: Held, record: Record) -> str:
+    if library.problem:
+        return f"not usable: {library.problem}"
+    if library.standing(record) == STALE:
+        return f"stale: {library.folder} holds another kernel of that name, from other specs or templates"
+    return f"no: no library in {library.folder} holds it"
 
 
 def _verification(entries: Entries) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from octave_gen import paths
-from octave_gen.cli.options import arch_option, choose, filter_option, json_option, out_option
+from octave_gen.cli.options import built_arch_option, choose, filter_option, json_option, out_option
 from octave_gen.errors import WORK_FAILED
 from octave_gen.verify import record
 
@@ -17,8 +17,8 @@ EXECUTORS = (record.INTERPRETER, record.GPU)
 LARGEST_SEED = 2**31 - 1
 
 
-@click.command()
-@arch_option
+@click.command(short_help="Run built kernels and compare them with the reference.")
+@built_arch_option
 @filter_option
 @click.option(
     "--spec",

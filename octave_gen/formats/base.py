@@ -14,8 +14,6 @@ class CacheDtype:
     name: str
     family: str
     fmt: int  # the `fmt` argument of the ops; unique within the family
-    k: str  # how K is stored, in words
-    v_bits: int  # bits of one V code
 
 
 class Layout(Protocol):

@@ -10,7 +10,19 @@ from typing import Literal
 from octave_gen.arch import Arch
 from octave_gen.errors import OctaveError
 
-SCALARS: dict[str, str] = {"fp16": "f16", "bf16": "bf16"}
+
+@dataclass(frozen=True)
+class QueryDtype:
+    """A dtype of queries, keys and values: what a spec, variant names, C++ and torch call it."""
+
+    spec: str
+    name: str
+    cpp: str
+    torch: str
+
+
+QUERY_DTYPES = (QueryDtype("fp16", "f16", "_Float16", "float16"), QueryDtype("bf16", "bf16", "__bf16", "bfloat16"))
+SCALARS: dict[str, str] = {dtype.spec: dtype.name for dtype in QUERY_DTYPES}
 """Query dtypes as a spec names them, and as variant names carry them."""
 
 MAX_GRID_YZ = 65535
@@ -128,7 +140,7 @@ class Accuracy:
     exact_bound: for N(0, 1) queries and keys the largest difference from the result for the exact query, as a share of
     the output row's largest value.
     rounding: what fp32 arithmetic in another order may add to that, in halves of a unit in the last place of an fp32
-    number of the size of the largest value. bf16_rounding: of bf16 variants, where it differs.
+    number of the size of the largest value.
     score_rounding: the same for a score (log2 units) by its own size, which is |score| for decode and |q| |k| for
     prefill; the exponential makes it a relative error.
     """
@@ -136,7 +148,6 @@ class Accuracy:
     query_mode: Literal["exact", "int8", "int16", "fp16"] = "exact"
     exact_bound: float = 1e-3
     rounding: float = 8.0
-    bf16_rounding: float | None = None
     score_rounding: float = 1.0
 
 

@@ -1,6 +1,9 @@
-"""KV splits and the workspace of decode: pure functions that callers, kernels and tests share."""
+"""KV splits, query groups and the workspace of decode: pure functions that callers, kernels and tests share."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
 
 from octave_gen.errors import wrong_request
 
@@ -15,6 +18,38 @@ def tokens_per_split(klen: int, num_kv_splits: int) -> int:
     """Tokens of one split of a context of ``klen`` tokens; splits past the end are empty."""
     share = -(-klen // num_kv_splits)
     return -(-share // SPLIT_GRANULE) * SPLIT_GRANULE
+
+
+def query_groups(queries: int, query_group: int, group_starts: Sequence[int] | None = None) -> list[range]:
+    """The query tokens of each group. Raises OctaveError for starts that fall, or that leave a query in no group."""
+    if group_starts is None:
+        return [range(start, min(start + query_group, queries)) for start in range(0, queries, query_group)]
+    bounds = [*group_starts, queries]
+    steps = [end - start for start, end in pairwise(bounds)]
+    if (queries and bounds[0] != 0) or any(not 0 <= step <= query_group for step in steps):
+        raise wrong_request(
+            f"group_starts is {list(group_starts)} for {queries} queries",
+            where="octave.decode",
+            hint=f"it starts with 0, never falls, and no group holds more than query_group, {query_group}, queries",
+        )
+    return [range(start, end) for start, end in pairwise(bounds)]
+
+
+def split_widths(
+    q_to_req: Sequence[int], q_to_klen: Sequence[int], requests: int, num_kv_splits: int, groups: Iterable[range]
+) -> list[int]:
+    """Tokens of a KV split for each query, as the kernels split: consecutive queries of one request in one group share
+    their splits, so the longest of them decides. 0 for padding."""
+    widths: list[int] = []
+    for group in groups:
+        attending = [
+            (q_to_req[q] if 0 <= q_to_req[q] < requests and q_to_klen[q] > 0 else None, q_to_klen[q]) for q in group
+        ]
+        for request, run in groupby(attending, key=lambda query: query[0]):
+            lengths = [klen for _, klen in run]
+            width = 0 if request is None else tokens_per_split(max(lengths), num_kv_splits)
+            widths += [width] * len(lengths)
+    return widths
 
 
 def workspace_shape(num_queries: int, q_heads: int, num_kv_splits: int, head_size: int) -> tuple[int, int, int, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from octave_gen import manifest, plan
 from octave_gen.build.bundle import code_objects
 from octave_gen.build.records import records
-from octave_gen.errors import OctaveError
+from octave_gen.errors import wrong_request
 from octave_gen.plan import Variant
 from octave_gen.runtime.library import variants_of
 from octave_gen.verify.subject import Subject
@@ -54,7 +54,7 @@ def _of_arch(
     ]
     if built is None or missing:
         names = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-        raise OctaveError(
+        raise wrong_request(
             f"{len(missing)} of {len(selected)} kernels are not built, or from other sources: {names}",
             where=str(out / arch),
             hint=f"octave-gen build --arch {arch} (with the same --spec and --out) builds them",

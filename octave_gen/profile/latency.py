@@ -171,7 +171,7 @@ def estimate(kernel: Kernel, code_object: isa.CodeObject, latency: int = MEMORY_
     """By difference of two lengths, for kernels whose waves loop over their work; None for the others.
 
     decode: clocks for a tile of 16 tokens of the wave's own, so that a workgroup of n waves takes 16 * n tokens in that
-    time; prefill_prefix: for a tile that all waves share; reduce: for one split. Of the first wave of a launch.
+    time; prefill_prefix: for 16 tokens that all waves share; reduce: for one split. Of the first wave of a launch.
     """
     kind = kernel.variant.kind.name
     if kind not in ("decode", "reduce", "prefill_prefix"):

@@ -18,9 +18,9 @@ COLUMNS: Final = (
 )
 ALONE_COLUMNS: Final = ("alone", "alone-launch")
 ALONE_LEGEND: Final = (
-    "alone: clocks of a wave that has its SIMD to itself, for a tile of 16 tokens of its own (decode) or a split "
-    "(reduce), with what it waits for; alone-launch: its clocks besides; an in-order estimate with memory that answers "
-    "after {latency} clocks"
+    "alone: clocks of a wave that has its SIMD to itself, for 16 tokens of its own (decode), 16 tokens that all waves "
+    "share (prefill_prefix) or a split (reduce), with what it waits for; alone-launch: its clocks besides; an in-order "
+    "estimate with memory that answers after {latency} clocks"
 )
 LEGEND: Final = (
     "for one unit of work (per): instructions of waves (trans is in valu), then clocks of one CU; share: of the HBM "

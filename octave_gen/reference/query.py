@@ -59,13 +59,8 @@ def quantize_rotated(rotated: Tensor, mode: QueryMode = "int8") -> tuple[Tensor,
     return codes.to(torch.int16).flatten(-2), scale
 
 
-def round_query(query: Tensor, layout: SlotLayout, k_signs: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The fp16 form: query [..., head] -> (fp16 values [..., head], fp32 scales [..., 1])."""
-    return round_rotated(rotate_query(query, layout, torch.float32, k_signs))
-
-
 def round_rotated(rotated: Tensor) -> tuple[Tensor, Tensor]:
-    """The same of a query that is rotated already: fp32 [..., head]."""
+    """The fp16 form: a rotated query, fp32 [..., head] -> (fp16 values [..., head], fp32 scales [..., 1])."""
     absmax = rotated.abs().amax(-1, keepdim=True)
     used = torch.isfinite(absmax) & (absmax >= ABSMAX_FLOOR)
     exponent = torch.frexp(torch.where(used, absmax, 1.0)).exponent

@@ -18,6 +18,7 @@ from torch import Tensor
 from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.formats import CACHE_DTYPES, CacheDtype
 from octave_gen.formats.octave import OCTAVE, SlotLayout
+from octave_gen.kernels import base
 from octave_gen.kernels.base import MAX_GROUP
 from octave_gen.runtime.problems import (
     cache_problems,
@@ -32,7 +33,7 @@ from octave_gen.runtime.problems import (
     workspace_problems,
 )
 
-QUERY_DTYPES: dict[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+QUERY_DTYPES: dict[torch.dtype, str] = {getattr(torch, dtype.torch): dtype.spec for dtype in base.QUERY_DTYPES}
 FAMILY = OCTAVE
 """The family that the ops serve: an op's ``fmt``, signs and rotations are those of this one."""
 

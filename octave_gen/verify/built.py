@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from octave_gen import arch as archs
-from octave_gen import manifest
+from octave_gen import manifest, plan
 from octave_gen.build.bundle import code_objects
-from octave_gen.errors import OctaveError, did_you_mean, wrong_request
+from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.plan import Variant
 from octave_gen.runtime.integrity import check_library
 from octave_gen.runtime.library import variants_of
@@ -45,9 +45,7 @@ def read(out: Path, arch: str) -> Built:
     made = manifest.read_built(out, arch)
     folder = out / arch
     if made is None:
-        raise OctaveError(f"there is no library for {arch}", where=str(folder), hint=f"build it: {rebuild}")
-    if made["stage"] != manifest.BUILT or made["arch"] != arch:
-        raise OctaveError(f"this manifest describes no library for {arch}", where=str(folder), hint=rebuild)
+        raise wrong_request(f"there is no library for {arch}", where=str(folder), hint=f"build it: {rebuild}")
     library = folder / made["library"]["file"]
     check_library(library, made["library"], rebuild)
     found = code_objects(library)
@@ -87,11 +85,13 @@ def choose(libraries: Sequence[Built], pattern: str | None, planned: Iterable[Va
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise wrong_request(f"not built: {', '.join(missing[:3])}{more}", hint="build the same specs first")
         names = [name for name in names if name in wanted]
+    if not names:
+        raise wrong_request("these specs name no chip that a library is there for", hint="build the same specs first")
     found = [name for name in names if _matches(name, pattern)]
-    if not found:
-        near = did_you_mean(pattern or "", names)
+    if not found and pattern is not None:
+        near = ", ".join(plan.nearest(pattern, names))
         raise wrong_request(
-            f"no variant that is built matches {pattern!r}{near}",
+            f"no variant that is built matches {pattern[: plan.LONGEST_PATTERN]!r} (did you mean {near}?)",
             where="filter",
             hint="octave-gen list-variants shows all",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -67,11 +67,7 @@ class Subject:
 
 
 def _accuracy(variant: LoadedVariant) -> Accuracy:
-    """Of the variant's tier and query dtype."""
-    accuracy = KINDS[variant.key.kind].tier(variant.key.tier).accuracy
-    if variant.key.query_dtype == "bf16" and accuracy.bf16_rounding is not None:
-        return replace(accuracy, rounding=accuracy.bf16_rounding)
-    return accuracy
+    return KINDS[variant.key.kind].tier(variant.key.tier).accuracy
 
 
 def subjects(variants: Sequence[LoadedVariant]) -> list[Subject]:

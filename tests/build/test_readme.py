@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -10,6 +11,7 @@ from octave_gen import plan, settings, spec
 from octave_gen.arch import ARCHS
 from octave_gen.build import readme
 from octave_gen.errors import OctaveError
+from octave_gen.manifest import slot_bytes
 from octave_gen.plan import Variant
 
 NAMES = ("variants", "counted", "archs", "environment")
@@ -49,7 +51,7 @@ def test_counted_budgets_of_the_largest_head_side_by_side(planned: list[Variant]
     bounds = {v.shape.cache_dtype: v.counted for v in planned if "h256r64_g6_q4_f16_mfma" in v.name}
     assert len(bounds) == 3
     row = found["decode", "gfx942", "mfma", "4"]
-    assert row["VALU"][0].split(" / ") == [f"{bound.valu:.3g}" for bound in bounds.values()]
+    assert row["VALU"][0].split(" / ") == [f"{bound.valu:g}" for bound in bounds.values()]
     assert row["HBM clocks"] == ["23.6 / 26 / 29.9"]
     assert row["per"] == ["token"]
     assert found["prefill_chunk", "gfx1100", "wmma", ""]["HBM clocks"] == [""]
@@ -58,12 +60,35 @@ def test_counted_budgets_of_the_largest_head_side_by_side(planned: list[Variant]
     assert "/" in found["decode", "gfx942", "portable", "1"]["HBM clocks"][0]
 
 
+def test_the_order_of_the_cache_dtypes_is_told(planned: list[Variant]) -> None:
+    legend = readme.counted_legend(planned)
+    assert legend.startswith(
+        "Heads of 256 with GQA groups of 6, fp16; cache dtypes octave_k3v3_compact / octave_k3v3 / "
+    )
+    assert f"<!-- octave-gen:counted -->\n\n{legend}\n| kernel | per |" in readme.updated(EMPTY, planned)
+    found = {(row["kernel"][0], row["arch"][0]): row["HBM clocks"][0] for row in counted(planned)}
+    order = [name.strip() for name in legend.partition("dtypes ")[2].partition(",")[0].split("/")]
+    sizes = {v.shape.cache_dtype: slot_bytes(v) for v in planned if v.shape.head_size == 256}
+    hbm_bytes = ARCHS["gfx942"].costs.hbm_bytes
+    assert found["prefill_prefix", "gfx942"].split(" / ") == [f"{(sizes[name] or 0) / hbm_bytes:.3g}" for name in order]
+
+
+def test_bounds_are_given_in_full(planned: list[Variant]) -> None:
+    variant = next(v for v in planned if v.name == "decode_octave_k3v3_h256r64_g6_q1_f16_portable_gfx1100")
+    bounds = replace(variant.counted, valu=1154.5, clocks=178.25)
+    (row,) = counted([replace(variant, counted=bounds)])
+    assert row["VALU"] == ["1154.5"]
+    assert row["clocks"] == ["178.25"]
+    assert row["HBM clocks"] == ["54"]
+
+
 def counted(planned: list[Variant]) -> list[dict[str, list[str]]]:
     return rows(readme.counted_table(planned))
 
 
 def test_without_counted_budgets_the_table_is_empty() -> None:
     assert counted([]) == []
+    assert readme.counted_legend([]) == ""
 
 
 @pytest.mark.parametrize("left_out", ["_g6_q4_bf16_portable_gfx942", "rotate_h256_bf16_portable_gfx1100", "_gfx1100"])

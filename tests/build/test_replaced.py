@@ -88,6 +88,7 @@ def test_a_part_does_not_replace_more_in_the_default_folder(small_spec: Callable
     assert caught.value.what == "this build has 1 variant, and would replace a library of 4"
     assert caught.value.where == str(out / "gfx942")
     assert "--out DIR" in str(caught.value.hint)
+    assert str(caught.value.hint).endswith("`octave-gen clean --arch gfx942`")
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 

@@ -43,6 +43,20 @@ def test_outputs_go_and_their_empty_folders(run: Run, out: Path) -> None:
     assert (again.exit_code, again.stdout, again.stderr) == (0, "", "0.0 MB freed\n")
 
 
+def test_one_arch_alone(run: Run, out: Path) -> None:
+    shutil.copytree(out / "gfx942", out / "gfx1100")
+    (library,) = (out / "gfx1100").glob("*.so")
+    library.rename(library.with_name(library.name.replace("gfx942", "gfx1100")))
+    others = listing(out / "gfx942")
+    assert run("clean", "--out", out, "--arch", "gfx1100").exit_code == 0
+    assert not (out / "gfx1100").exists()
+    assert listing(out / "gfx942") == others
+    unknown = run("clean", "--out", out, "--arch", "gfx94")
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+    assert "did you mean gfx942" in unknown.stderr
+    assert listing(out / "gfx942") == others
+
+
 def test_what_no_build_wrote_stays(run: Run, out: Path) -> None:
     mine = [
         "notes.txt",

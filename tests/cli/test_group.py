@@ -44,6 +44,27 @@ def test_help_names_every_command_and_exit_code(run: Run) -> None:
     assert "Exit codes: 0 done; 1" in result.output
 
 
+def test_help_has_a_whole_line_for_every_command(run: Run) -> None:
+    lines = run("--help").output.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines] == list(cli.COMMANDS)
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("biuld", " (did you mean build?)"),
+        ("list", " (did you mean list-variants?)"),
+        ("c", " (did you mean check, clean?)"),
+        ("quux", ""),
+    ],
+)
+def test_a_command_that_does_not_exist(run: Run, word: str, near: str) -> None:
+    result = run(word)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"Error: No such command '{word}'{near}.\n")
+
+
 def test_every_command_module_is_listed() -> None:
     shared = {"__init__", "group", "options", "standing"}
     modules = {path.stem.replace("_", "-") for path in (paths.PACKAGE / "cli").glob("*.py") if path.stem not in shared}

@@ -73,9 +73,24 @@ def test_budgets_that_are_exceeded_exit_1_with_the_table_shown(
         assert line.endswith(", at most 7.5 allowed (tight.toml)")
 
 
-def test_what_is_not_built_exits_1_with_the_command(run: Run, tmp_path: Path) -> None:
+def test_without_an_arch_what_is_built_is_taken(run: Run, built: tuple[Path, Result]) -> None:
+    result = run("profile", "--filter", "rotate_h256_f16_*", "--out", built[0], "--json")
+    assert result.exit_code == 0
+    assert [variant["name"] for variant in json.loads(result.stdout)["variants"]] == [NAME]
+    other = run("profile", "--filter", "rotate_h256_f16_*gfx1100", "--out", built[0])
+    assert (other.exit_code, other.stdout) == (2, "")
+    assert "octave-gen build --arch gfx1100" in other.stderr
+
+
+def test_nothing_built(run: Run, tmp_path: Path) -> None:
+    result = run("profile", "--out", tmp_path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "nothing is built here" in result.stderr
+
+
+def test_what_is_not_built_exits_2_with_the_command(run: Run, tmp_path: Path) -> None:
     result = run("profile", NAME, "--out", tmp_path)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert f"1 of 1 kernels are not built, or from other sources: {NAME}" in result.stderr
     assert "octave-gen build --arch gfx942" in result.stderr
 

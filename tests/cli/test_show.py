@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from octave_gen import manifest
+from octave_gen import manifest, paths
 
 Run = Callable[..., Result]
 
@@ -29,7 +29,8 @@ def test_everything_known_of_what_is_not_built(run: Run, tmp_path: Path) -> None
     assert facts["grid"] == "ceil(queries / 4) x kv_heads x kv_splits"
     assert facts["workgroup"] == "256 threads, waves of 64"
     assert facts["source"].startswith("gfx942/decode_octave_k3v3_h256r64_g6_q4_portable_gfx942.hip sha256 ")
-    assert f"not as it is now in {tmp_path / 'gfx942'}" in facts["built"]
+    build = f"octave-gen build --arch gfx942 --out {tmp_path}"
+    assert facts["built"] == f"no: no library in {tmp_path / 'gfx942'} holds it; to build it: {build}"
     assert any(line.split() == ["156", "4", "float", "sm_scale", "(by_value)"] for line in lines)
     assert [line.split()[-1] for line in lines if line.split()[0] == "vgprs"] == ["-"]
 
@@ -64,7 +65,15 @@ def test_a_library_of_other_sources_is_not_this_one(run: Run, built: tuple[Path,
     (tmp_path / "gfx942" / "manifest.json").write_text(manifest.dump(made))
     result = run("show", NAME, "--out", tmp_path)
     assert result.exit_code == 0
-    assert "not as it is now" in result.stdout
+    assert f"  built        stale: {tmp_path / 'gfx942'} holds another kernel of that name" in result.stdout
+
+
+def test_the_build_that_is_named_has_the_specs(run: Run, tmp_path: Path) -> None:
+    mine = tmp_path / "my model.toml"
+    shutil.copy(next(paths.SPECS.glob("*h256*.toml")), mine)
+    result = run("show", NAME, "--spec", mine, "--out", tmp_path)
+    build = f"octave-gen build --arch gfx942 --spec '{mine}' --out {tmp_path}\n"
+    assert f"; to build it: {build}" in result.stdout
 
 
 def test_a_damaged_manifest(run: Run, tmp_path: Path) -> None:

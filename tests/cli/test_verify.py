@@ -171,12 +171,17 @@ def test_requests_that_cannot_be_met(
     assert not list(small_build.rglob(record.FILE_NAME))
 
 
+def test_the_help_says_which_chips_are_taken(run: Run) -> None:
+    text = " ".join(run("verify", "--help").output.split())
+    assert "Default: every chip that a library is there for." in text
+
+
 def test_nothing_built(run: Run, tmp_path: Path) -> None:
     result = run("verify", "--out", tmp_path)
     assert result.exit_code == 2
     assert "nothing is built here" in result.stderr
     one = run("verify", "--out", tmp_path, "--arch", "gfx942")
-    assert one.exit_code == 1
+    assert one.exit_code == 2
     assert f"octave-gen build --arch gfx942 --out {tmp_path}" in one.stderr
 
 

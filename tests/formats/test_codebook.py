@@ -6,9 +6,10 @@ import re
 
 import pytest
 import torch
+from lloyd_max import lloyd_max
 
 from octave_gen.formats.octave import OCTAVE
-from octave_gen.formats.octave.codebook import LUT, LUT_MULT, cuts, lloyd_max, lookup_dwords, thresholds
+from octave_gen.formats.octave.codebook import LUT, LUT_MULT, cuts, lookup_dwords, thresholds
 
 
 @pytest.mark.parametrize(("levels", "distortion"), [(2, 0.363380), (4, 0.117482), (8, 0.034548), (16, 0.009501)])

@@ -6,12 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from unrotated import dequantize_unrotated
 
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES, cache_dtype
 from octave_gen.formats.octave import SlotLayout
 from octave_gen.formats.octave.codebook import LUT, LUT_MULT, thresholds
-from octave_gen.formats.octave.codec import dequantize, dequantize_unrotated, encode_block, quantize
+from octave_gen.formats.octave.codec import dequantize, encode_block, quantize
 from octave_gen.formats.octave.packing import unpack
 from octave_gen.formats.octave.rotation import rotate_forward, rotate_inverse, sign_tensor, sign_vector
 

@@ -30,6 +30,9 @@ CODEBOOK = "include/octave/codebook.h"
 ROTATE_H = "include/octave/rotate.h"
 REDUCE_H = "include/octave/reduce.h"
 DECODE_H = "include/octave/decode_portable.h"
+PORTABLE_TILE = "include/octave/portable_tile.h"
+PORTABLE_SCORE = "include/octave/portable_score.h"
+PORTABLE_OUTPUT = "include/octave/portable_output.h"
 DECODE_GROUP = "include/octave/decode_group.h"
 REDUCE_TEMPLATE = "hip/reduce_portable.hip.j2"
 
@@ -172,7 +175,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # decode: tokens
     Mutant(
         "tail mask dropped",
-        DECODE_H,
+        PORTABLE_OUTPUT,
         "visible = min(visible, count);",
         "visible = Tile::kTokens;",
         DECODE_ONE,
@@ -181,14 +184,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "probability of an unseen token not masked",
-        DECODE_H,
+        PORTABLE_OUTPUT,
         "const bool seen = token < visible;",
         "const bool seen = true;",
         DECODE,
     ),
     Mutant(
         "last token of a split twice",
-        DECODE_H,
+        PORTABLE_OUTPUT,
         "visible = min(visible, count);",
         "visible = min(visible, count + 1);",
         DECODE,
@@ -211,13 +214,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "off by one in the tile's end",
-        DECODE_H,
+        PORTABLE_OUTPUT,
         "for (int token = group; token < count;",
         "for (int token = group; token < count - 1;",
         DECODE_ONE,
         "gfx1100",
     ),
-    Mutant("tokens past the end located", DECODE_H, "tile + min(i, count - 1)", "tile + i", DECODE_ONE),
+    Mutant("tokens past the end located", PORTABLE_TILE, "tile + min(i, count - 1)", "tile + i", DECODE_ONE),
     Mutant(
         "query that attends to nothing not skipped",
         DECODE_GROUP,
@@ -227,11 +230,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # decode: addresses
     Mutant(
-        "block size of decode taken as 16", DECODE_H, "blocks[token / block_size]", "blocks[token / 16]", DECODE_ONE
+        "block size of decode taken as 16",
+        PORTABLE_TILE,
+        "blocks[token / block_size]",
+        "blocks[token / 16]",
+        DECODE_ONE,
     ),
     Mutant(
         "32-bit cache offset",
-        DECODE_H,
+        PORTABLE_TILE,
         "block * block_stride + token",
         "static_cast<int32_t>(block * block_stride) + token",
         DECODE_ONE,
@@ -240,16 +247,16 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("wrong kv head stride", DECODE_H, "kv_head * cache_head_stride", "kv_head * cache_row_stride", DECODE),
     Mutant(
         "K scale of another block",
-        DECODE_H,
+        PORTABLE_SCORE,
         "Format::kKScaleOffset + dim / Format::kKBlockSize * 2",
         "Format::kKScaleOffset",
         DECODE_ONE,
         slow=False,
     ),
-    Mutant("wrong plane shift", DECODE_H, "rest / 16 % 2 * 4", "rest / 16 % 2 * 2", DECODE, "gfx1100"),
+    Mutant("wrong plane shift", PORTABLE_SCORE, "rest / 16 % 2 * 4", "rest / 16 % 2 * 2", DECODE, "gfx1100"),
     Mutant(
         "wrong row formula of the partials",
-        DECODE_H,
+        PORTABLE_OUTPUT,
         "mid_o[query * token_stride + row % Config::kGqaGroup * head_stride",
         "mid_o[query * token_stride + row / Config::kQueryGroup * head_stride",
         DECODE,
@@ -265,7 +272,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "stale value scale",
-        DECODE_H,
+        PORTABLE_TILE,
         "shared.value_scale[i] = static_cast<float>(scale)",
         "if (tile % (2 * Tile::kTokens) == 0) shared.value_scale[i] = static_cast<float>(scale)",
         DECODE_ONE,
@@ -273,14 +280,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "missing rescale of the outputs",
-        DECODE_H,
+        PORTABLE_OUTPUT,
         "out[r][i] *= factors[r];",
         "out[r][i] *= factors[r] * 0.0f + 1.0f;",
         DECODE_ONE,
     ),
     Mutant(
         "missing rescale of the sum",
-        DECODE_H,
+        PORTABLE_OUTPUT,
         "__builtin_fmaf(shared.sum[row], rescale, sum)",
         "shared.sum[row] + sum",
         DECODE_ONE,
@@ -288,15 +295,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "infinite maxima subtracted",
-        DECODE_H,
+        PORTABLE_OUTPUT,
         "maximum == before ? 1.0f : exp2(before - maximum)",
         "exp2(before - maximum)",
         DECODE,
     ),
-    Mutant("query code of 126", DECODE_H, "largest / 127.0f * unit", "largest / 126.0f * unit", DECODE),
+    Mutant("query code of 126", PORTABLE_SCORE, "largest / 127.0f * unit", "largest / 126.0f * unit", DECODE),
     Mutant(
         "a group of lanes not merged",
-        DECODE_H,
+        PORTABLE_OUTPUT,
         "g < Tile::kValueGroups; ++g",
         "g < Tile::kValueGroups - 1; ++g",
         DECODE_ONE,

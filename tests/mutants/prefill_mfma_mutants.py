@@ -294,5 +294,5 @@ PREFILL_MFMA_MUTANTS: tuple[Mutant, ...] = (
         "1.0f",
         CHUNK_UNIT,
     ),
-    Mutant("chunk mfma: saturation dropped", CHUNK, "x = __builtin_copysignf(kLargest, x);", "x = x;", CHUNK_UNIT),
+    Mutant("chunk mfma: saturation dropped", ROWS, "x = __builtin_copysignf(kLargestHalf, x);", "x = x;", CHUNK_UNIT),
 )

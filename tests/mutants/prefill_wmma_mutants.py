@@ -15,6 +15,7 @@ TILE = "include/octave/prefill_wmma_tile.h"
 UNPACK = "include/octave/prefill_wmma_unpack.h"
 PREFIX = "include/octave/prefill_prefix_wmma.h"
 CHUNK = "include/octave/prefill_chunk_wmma.h"
+ROWS = "include/octave/prefill_rows.h"
 CHUNK_TILE = "include/octave/prefill_wmma_chunk.h"
 
 Mutant = partial(AnyMutant, arch="gfx1100")
@@ -234,7 +235,7 @@ PREFILL_WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         "1.0f",
         CHUNK_UNIT,
     ),
-    Mutant("chunk wmma: saturation dropped", CHUNK, "__builtin_copysignf(65504.0f, x) : x", "x : x", CHUNK_UNIT),
+    Mutant("chunk wmma: saturation dropped", ROWS, "x = __builtin_copysignf(kLargestHalf, x);", "", CHUNK_UNIT),
     Mutant(
         "chunk wmma: missing barrier before a tile",
         CHUNK,

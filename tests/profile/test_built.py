@@ -12,7 +12,7 @@ import pytest
 
 from octave_gen import plan
 from octave_gen.arch import ARCHS
-from octave_gen.errors import WORK_FAILED, OctaveError
+from octave_gen.errors import WRONG_REQUEST, OctaveError
 from octave_gen.kernels import KINDS
 from octave_gen.profile.built import kernels
 from octave_gen.spec.model import Spec
@@ -42,7 +42,7 @@ def test_what_is_not_built_is_named_with_the_command(planned: list[plan.Variant]
     chosen = plan.select(planned, "*_gfx942")
     with pytest.raises(OctaveError) as caught:
         kernels(chosen, planned, tmp_path)
-    assert caught.value.exit_code == WORK_FAILED
+    assert caught.value.exit_code == WRONG_REQUEST
     assert caught.value.what.startswith(f"{len(chosen)} of {len(chosen)} kernels are not built, or from other sources")
     assert caught.value.what.endswith(", ...")
     assert caught.value.where == str(tmp_path / "gfx942")

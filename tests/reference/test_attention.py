@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from unrotated import dequantize_unrotated
 
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES, cache_dtype
 from octave_gen.formats.octave import SlotLayout
-from octave_gen.formats.octave.codec import dequantize_unrotated, quantize
+from octave_gen.formats.octave.codec import quantize
 from octave_gen.formats.octave.rotation import rotate_inverse
 from octave_gen.kernels.splits import tokens_per_split
 from octave_gen.reference.attention import decode, decode_partials, reduce_partials

@@ -6,7 +6,7 @@ import torch
 
 from octave_gen.formats.octave import SlotLayout
 from octave_gen.formats.octave.rotation import rotate_forward, sign_tensor
-from octave_gen.reference.query import prepare_query, quantize_query, rotate_query, round_query
+from octave_gen.reference.query import prepare_query, quantize_query, rotate_query, round_rotated
 
 BLOCK, COMPACT = SlotLayout.of(256, 64, 3), SlotLayout.of(256, 64, 19)
 LAYOUTS = [BLOCK, COMPACT, SlotLayout.of(192, 64, 4), SlotLayout.of(512, 128, 19)]
@@ -69,7 +69,7 @@ def test_int8_form_is_near_the_exact_one(layout: SlotLayout) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_fp16_form_is_the_nearest_fp16_of_a_power_of_two_times_the_row(layout: SlotLayout) -> None:
     query = gaussian(5, 4, layout.head_size) * torch.logspace(-20, 20, 5)[:, None, None]
-    values, scale = round_query(query, layout)
+    values, scale = round_rotated(rotate_query(query, layout, torch.float32))
     rotated = rotate_forward(query, layout.k_block_size).numpy()
     largest = np.abs(values.numpy().astype(np.float64)).max(-1)
     assert ((largest >= 2**14) & (largest <= 2**15)).all()
@@ -83,7 +83,7 @@ def test_fp16_form_of_zero_vanishing_and_non_finite_rows() -> None:
     query[0] = 0.0
     query[1] = 1e-31
     query[2, 0, 70] = torch.inf
-    values, scale = round_query(query, BLOCK)
+    values, scale = round_rotated(rotate_query(query, BLOCK, torch.float32))
     assert not values[:3].any()
     assert scale.flatten()[:2].tolist() == [0.0, 0.0]
     assert scale[2].isnan().all()

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 from torch.library import opcheck
+from unrotated import dequantize_unrotated
 
 import octave_gen.ops
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES
 from octave_gen.formats.octave import SlotLayout
-from octave_gen.formats.octave.codec import dequantize_unrotated
+from octave_gen.kernels.splits import query_groups, split_widths
 from octave_gen.ops import sign_tensor, workspace_bytes, workspace_shape
 from octave_gen.reference import attention, prefill, rotate, store
 from octave_gen.runtime import registration
-from octave_gen.runtime.cpu import query_groups, split_widths
 
 GOLDEN = Path(__file__).parents[1] / "data" / "octave_golden.npz"
 SCHEMAS = {
@@ -319,24 +319,8 @@ def test_meta_tensors(rotate_arguments: Arguments) -> None:
     torch.ops.octave.rotate(x, rotate_arguments["signs"].to("meta"), True, False)
 
 
-@pytest.mark.parametrize(
-    ("q_to_req", "q_to_klen", "splits", "group", "widths"),
-    [
-        ([0, 0, 0, 0], [61, 62, 63, 65], 2, 4, [48] * 4),
-        ([0, 0, 0, 0], [61, 62, 63, 65], 2, 2, [32, 32, 48, 48]),
-        ([0, 0, 1, 1], [65, 64, 10, 11], 2, 4, [48, 48, 16, 16]),
-        ([0, -1, 0, 0], [10, 99, 33, 0], 2, 4, [16, 0, 32, 0]),  # padding ends a run
-        ([0, 2, 0], [10, 99, 33], 2, 3, [16, 0, 32]),  # and so does a request out of range
-        ([], [], 4, 4, []),
-    ],
-)
-def test_split_widths(q_to_req: list[int], q_to_klen: list[int], splits: int, group: int, widths: list[int]) -> None:
-    assert split_widths(q_to_req, q_to_klen, 2, splits, query_groups(len(q_to_req), group)) == widths
-
-
 def test_groups_start_where_they_are_told(decode_arguments: Arguments) -> None:
     """A group's queries share their splits, so another grouping gives other partials and the same output."""
-    assert query_groups(6, 4, [0, 1, 5, 6, 6]) == [range(1), range(1, 5), range(5, 6), range(6, 6), range(6, 6)]
     a = decode_arguments
     a["q_to_req"] = torch.zeros(6, dtype=torch.int32)
     a["q_to_klen"] = torch.tensor([20, 24, 33, 40, 16, 0], dtype=torch.int32)

@@ -56,6 +56,7 @@ def test_archs_that_are_built(out: Path, tmp_path: Path) -> None:
     assert built.built_archs(out) == ["gfx1100"]
     with pytest.raises(OctaveError, match="there is no library for gfx942") as error:
         built.read(out, "gfx942")
+    assert error.value.exit_code == 2
     assert "octave-gen build --arch gfx942" in str(error.value.hint)
     shutil.rmtree(out / "gfx1100")
     with pytest.raises(OctaveError, match="nothing is built here"):
@@ -100,6 +101,11 @@ def test_choice(library: Built, small_spec: Callable[..., Spec]) -> None:
     assert built.choose([library], "r*", planned) == both
     with pytest.raises(OctaveError, match=r"no variant that is built matches .*did you mean rotate_h128") as error:
         built.choose([library], "rotat_h128_f16_portable_gfx1100", None)
+    assert error.value.exit_code == 2
+    with pytest.raises(OctaveError, match=r"matches 'reduc_\*' \(did you mean reduce_h128_f16_portable_gfx1100, red"):
+        built.choose([library], "reduc_*", None)
+    with pytest.raises(OctaveError, match="name no chip that a library is there for") as error:
+        built.choose([library], None, plan.variants([small_spec()], ["gfx942"]))
     assert error.value.exit_code == 2
     more = [*planned, *plan.select(plan.variants([small_spec(head_size=256)], ["gfx1100"]), "*_portable_*")]
     with pytest.raises(OctaveError, match=r"not built: decode_octave_k3v3_h256r64_g4_q1_bf16.* and 7 more") as error:

@@ -250,12 +250,12 @@ def test_the_chunk_kernel_of_the_same_tier_goes_behind(subject: SubjectMaker) ->
     assert subjects([prefix, other])[0].merge is None
 
 
-def test_bf16_variants_may_round_otherwise(subject: SubjectMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefix_has_the_rounding_of_both_kernels(subject: SubjectMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = KINDS[CHUNK]
-    tier = replace(kind.tiers[0], accuracy=Accuracy(rounding=4.0, bf16_rounding=64.0))
+    tier = replace(kind.tiers[0], accuracy=Accuracy(rounding=4.0))
     monkeypatch.setitem(KINDS, CHUNK, replace(kind, tiers=(tier,)))
-    assert [subject(CHUNK, dtype).accuracy.rounding for dtype in ("fp16", "bf16")] == [4.0, 64.0]
-    assert [one.rounding for one in subject(PREFIX, "bf16").accuracies] == [16.0, 64.0]
+    assert subject(CHUNK).accuracy.rounding == 4.0
+    assert [one.rounding for one in subject(PREFIX).accuracies] == [16.0, 4.0]
 
 
 @pytest.mark.parametrize("values", ["gaussian", "poison", "edges"])

@@ -26,7 +26,7 @@ from octave_gen.formats.octave.arithmetic import square_root, tree_sum
 from octave_gen.formats.octave.codebook import LUT, LUT_MULT, LUT_ONE, thresholds
 from octave_gen.formats.octave.layout import Region, SlotLayout
 from octave_gen.formats.octave.packing import pack, unpack
-from octave_gen.formats.octave.rotation import rotate_forward, rotate_inverse
+from octave_gen.formats.octave.rotation import rotate_forward
 
 RMS_FLOOR = 1e-12
 FP16_MAX = 65504.0
@@ -94,18 +94,6 @@ def dequantize(slots: Tensor, layout: SlotLayout, dtype: torch.dtype = torch.flo
     k_blocks = levels.reshape(*slots.shape[:-1], layout.k_blocks, layout.k_block_size)
     k = (k_blocks * scales.unsqueeze(-1) / LUT_ONE).flatten(-2)
     return k, _levels(slots, layout.v, dtype) * v_scale / LUT_ONE
-
-
-def dequantize_unrotated(
-    slots: Tensor,
-    layout: SlotLayout,
-    dtype: torch.dtype = torch.float32,
-    k_signs: Tensor | None = None,
-    v_signs: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Keys and values as a model would see them: `dequantize`, then the inverse rotations in dtype."""
-    k, v = dequantize(slots, layout, dtype)
-    return rotate_inverse(k, layout.k_block_size, k_signs), rotate_inverse(v, layout.v_block_size, v_signs)
 
 
 def _split_k(blocks: Tensor, layout: SlotLayout) -> tuple[Tensor, Tensor]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from octave_gen.formats.base import CacheDtype
 from octave_gen.formats.octave import codebook
-from octave_gen.formats.octave.layout import BLOCK_DIMS, COMPACT_FLAG, MAX_HEAD_SIZE, SlotLayout, geometry_problem
-
-NAME = "octave"
-_COMPACT_K = "whole head rotated together, 3 bits, one scale"
-_BLOCK_K = "64-dim blocks, rotary dims 4 bits, the rest 3 bits, one scale a block"
+from octave_gen.formats.octave.layout import (
+    BLOCK_DIMS,
+    CACHE_DTYPES,
+    COMPACT_FLAG,
+    MAX_HEAD_SIZE,
+    NAME,
+    SlotLayout,
+    geometry_problem,
+)
 
 
 class OctaveFamily:
@@ -17,11 +21,7 @@ class OctaveFamily:
     name = NAME
     block_dims = BLOCK_DIMS
     max_head_size = MAX_HEAD_SIZE
-    cache_dtypes = (
-        CacheDtype("octave_k3v3_compact", NAME, 3 + COMPACT_FLAG, _COMPACT_K, 3),
-        CacheDtype("octave_k3v3", NAME, 3, _BLOCK_K, 3),
-        CacheDtype("octave_k3v4", NAME, 4, _BLOCK_K, 4),
-    )
+    cache_dtypes = CACHE_DTYPES
 
     def layout(self, dtype: CacheDtype, head_size: int, rotary_dims: int) -> SlotLayout:
         """The slot layout of a shape; OctaveError where `geometry_problem` has a reason."""

@@ -13,15 +13,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from octave_gen.errors import OctaveError
-from octave_gen.formats.base import render_c_ints
+from octave_gen.formats.base import CacheDtype, render_c_ints
 
 BLOCK_DIMS = 64  # dims of one Hadamard block of block K; head_size and rotary_dims are multiples of it
 MAX_HEAD_SIZE = 512  # the sign words the format defines end here
 K_ROTARY_BITS = 4
 K_REST_BITS = 3
 SCALE_BYTES = 2  # fp16
+NAME = "octave"
 COMPACT_FLAG = 16  # fmt = v_bits + 16 * compact
-FMTS = (3, 4, 3 + COMPACT_FLAG)  # k3v3, k3v4, k3v3 compact
+CACHE_DTYPES = (
+    CacheDtype("octave_k3v3_compact", NAME, 3 + COMPACT_FLAG),
+    CacheDtype("octave_k3v3", NAME, 3),
+    CacheDtype("octave_k3v4", NAME, 4),
+)
+FMTS = tuple(sorted(dtype.fmt for dtype in CACHE_DTYPES))
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,17 @@ inline constexpr int kWaveSize = OCTAVE_WAVE_SIZE;
 using float2 = float __attribute__((ext_vector_type(2)));
 using float4 = float __attribute__((ext_vector_type(4)));
 using int4 = int32_t __attribute__((ext_vector_type(4)));
+using uint2 = uint32_t __attribute__((ext_vector_type(2)));
+using uint4 = uint32_t __attribute__((ext_vector_type(4)));
+using half2 = _Float16 __attribute__((ext_vector_type(2)));
+using half4 = _Float16 __attribute__((ext_vector_type(4)));
+
+// Of a query dtype: fp16, or bf16.
+template <class Scalar>
+OCTAVE_DEVICE constexpr bool is_half() {
+  static_assert(__is_same(Scalar, _Float16) || __is_same(Scalar, __bf16), "what bf16 needs is done for bf16 alone");
+  return __is_same(Scalar, _Float16);
+}
 
 OCTAVE_DEVICE int thread_index() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
 OCTAVE_DEVICE int lane_index() { return thread_index() % kWaveSize; }

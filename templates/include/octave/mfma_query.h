@@ -9,9 +9,6 @@
 
 namespace octave {
 
-// Of the integers that a row's largest value becomes.
-inline constexpr float kQueryRange = 127.0f * 128.0f;
-
 // The rows of a wave: kWaves·i + wave for each i.
 template <class Format, class Config, class Scalar>
 struct MfmaQueryRows {

@@ -6,6 +6,9 @@
 
 namespace octave {
 
+// Of the integers that the largest value of a query row becomes.
+inline constexpr float kQueryRange = 127.0f * 128.0f;
+
 // a·b + c with a in fp16: one instruction, which the compiler would split to pair two of them.
 OCTAVE_DEVICE float fma_half(_Float16 a, float b, float c) {
   float result;

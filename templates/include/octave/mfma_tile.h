@@ -19,9 +19,6 @@ struct Biased {
   static constexpr unsigned kLut4Dword3 = Format::kLut4Dword3 ^ kSigns;
 };
 
-using half4 = _Float16 __attribute__((ext_vector_type(4)));
-using half2 = _Float16 __attribute__((ext_vector_type(2)));
-
 template <class Format, class Config>
 struct MfmaTile {
   static constexpr int kHeadSize = Format::kHeadSize;

@@ -34,16 +34,6 @@ OCTAVE_DEVICE void merge_prefix(const float* partials, int64_t split_stride, int
   state.sum[i] = {lane_index() < 16 ? sum : 0.0f, 0.0f};
 }
 
-// To fp16, finite numbers stay so.
-template <class Scalar>
-OCTAVE_DEVICE Scalar to_output(float x) {
-  if constexpr (__is_same(Scalar, _Float16)) {
-    constexpr float kLargest = 65504.0f;
-    if (__builtin_fabsf(x) > kLargest && __builtin_fabsf(x) < kInfinity) x = __builtin_copysignf(kLargest, x);
-  }
-  return static_cast<Scalar>(x);
-}
-
 template <class Config, class Scalar>
 OCTAVE_DEVICE void prefill_chunk_mfma(const Scalar* q, const Scalar* k, const Scalar* v, Scalar* out,
                                       const float* partials, const int32_t* cu_seqlens_q, const int32_t* seq_lens,

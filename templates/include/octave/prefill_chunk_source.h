@@ -16,7 +16,7 @@ struct ChunkShared {
 
 template <class Scalar>
 OCTAVE_DEVICE uint32_t exponent_mask() {
-  return __is_same(Scalar, _Float16) ? 0x7C00u : 0x7F80u;
+  return is_half<Scalar>() ? 0x7C00u : 0x7F80u;
 }
 
 template <class Tile, class Scalar>
@@ -179,7 +179,7 @@ struct ChunkSource {
   OCTAVE_MEMBER void weigh_power(float2 difference, int s, int i, int pair, PrefillWeights<Tile, Scalar>& weights) {
     const float first = exp2(difference.x);
     const float second = exp2(difference.y);
-    if constexpr (__is_same(Scalar, _Float16)) {
+    if constexpr (is_half<Scalar>()) {
       const half2 both = {static_cast<_Float16>(first), static_cast<_Float16>(second)};
       weights[0][s][i][pair] = bit_cast<uint32_t>(both);
       add({static_cast<float>(both[0]), static_cast<float>(both[1])}, s, i, pair);

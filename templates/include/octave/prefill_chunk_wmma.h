@@ -42,13 +42,6 @@ OCTAVE_DEVICE void merge_partials(const float* partials, int64_t split_stride, i
   row.reference = row.unit == 0.0f ? 0.0f : largest / row.unit;
 }
 
-// Rounded; what is beyond the largest fp16 and finite becomes that.
-OCTAVE_DEVICE _Float16 to_scalar(float x, _Float16) {
-  const float size = __builtin_fabsf(x);
-  return static_cast<_Float16>(size > 65504.0f && size < kInfinity ? __builtin_copysignf(65504.0f, x) : x);
-}
-OCTAVE_DEVICE __bf16 to_scalar(float x, __bf16) { return static_cast<__bf16>(x); }
-
 template <class Config, class Scalar>
 OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Scalar* v, Scalar* out,
                                       const float* partials, const int32_t* cu_seqlens_q, const int32_t* seq_lens,
@@ -131,7 +124,7 @@ OCTAVE_DEVICE void prefill_chunk_wmma(const Scalar* q, const Scalar* k, const Sc
   for (int n = 0; n < Tile::kSteps; ++n) {
     Scalar rounded[8];
 #pragma unroll
-    for (int r = 0; r < 8; ++r) rounded[r] = to_scalar(state.out[n][r] * share, Scalar{});
+    for (int r = 0; r < 8; ++r) rounded[r] = to_output<Scalar>(state.out[n][r] * share);
     __builtin_memcpy(__builtin_assume_aligned(target + 16 * n, 16), rounded, sizeof(rounded));
   }
 }

@@ -11,11 +11,7 @@
 
 namespace octave {
 
-using half2 = _Float16 __attribute__((ext_vector_type(2)));
-using half4 = _Float16 __attribute__((ext_vector_type(4)));
 using short4 = short __attribute__((ext_vector_type(4)));
-using uint2 = uint32_t __attribute__((ext_vector_type(2)));
-using uint4 = uint32_t __attribute__((ext_vector_type(4)));
 
 template <class Config>
 struct PrefillTile {
@@ -104,7 +100,7 @@ OCTAVE_DEVICE float reference_above(float largest) {
 // Weights of one tile, packed: tokens 4·(lane/16) + 0…3 of each subtile. A bf16 has too few bits for one: what it
 // leaves over is a second one.
 template <class Number>
-inline constexpr int kWeightParts = __is_same(Number, _Float16) ? 1 : 2;
+inline constexpr int kWeightParts = is_half<Number>() ? 1 : 2;
 
 template <class Tile, class Number>
 using PrefillWeights = uint2[kWeightParts<Number>][Tile::kSubtiles][Tile::kRowTiles];
@@ -132,7 +128,7 @@ OCTAVE_DEVICE uint32_t in_agpr(uint32_t value) {
 // Dot products of 16 (fp16, bf16) dims or tokens.
 template <class Number>
 OCTAVE_DEVICE float4 mfma_16(uint2 a, uint2 b, float4 c) {
-  if constexpr (__is_same(Number, _Float16)) {
+  if constexpr (is_half<Number>()) {
     return __builtin_amdgcn_mfma_f32_16x16x16f16(bit_cast<half4>(a), bit_cast<half4>(b), c, 0, 0, 0);
   } else {
     return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(bit_cast<short4>(a), bit_cast<short4>(b), c, 0, 0, 0);

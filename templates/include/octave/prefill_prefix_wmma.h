@@ -60,8 +60,8 @@ OCTAVE_DEVICE float load_query(const __bf16* source, QueryOperands<Tile>& query,
   return power_of_two(-shift);
 }
 
-// From memory that nothing writes, at an address that is the same in all lanes: a scalar load, which no other memory
-// access makes wait.
+// From memory that nothing writes, at an address that is the same in all lanes: a scalar load, which waits for no
+// vector load, though for reads of LDS, whose counter it shares.
 OCTAVE_DEVICE int load_uniform(const int32_t* source) {
   return *reinterpret_cast<const __attribute__((address_space(4))) int32_t*>(
       reinterpret_cast<__UINTPTR_TYPE__>(source));

@@ -35,10 +35,9 @@ struct PrefillQuery {
     bits = MaxBits{}(bits, lane_xor<16>(bits));
     bits = MaxBits{}(bits, lane_xor<32>(bits));
     const float largest = bit_cast<float>(bits);
-    constexpr float kRange = 127.0f * 128.0f;
     const bool finite = largest < kInfinity;
     const bool used = finite && largest >= kQueryFloor;
-    const float inverse = used ? kRange / largest : 0.0f;
+    const float inverse = used ? kQueryRange / largest : 0.0f;
     if (!used) __builtin_memset(raw, 0, sizeof(raw));
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
@@ -58,7 +57,7 @@ struct PrefillQuery {
         half[i][1][b][quad] = static_cast<int>(in_agpr<Tile>(low));
       }
     }
-    scale[i] = used ? largest / kRange * unit : finite ? 0.0f : __builtin_nanf("");
+    scale[i] = used ? largest / kQueryRange * unit : finite ? 0.0f : __builtin_nanf("");
   }
 };
 

@@ -1,7 +1,9 @@
-// What all tiers of prefill agree on: the tokens of a request, which query vector a row is, where its partials lie.
+// What all tiers of prefill agree on: the tokens of a request, which query vector a row is, where its partials lie, how
+// the output is rounded.
 #pragma once
 
 #include "octave/decode_group.h"
+#include "octave/device.h"
 
 namespace octave {
 
@@ -34,6 +36,16 @@ struct PrefillRow {
     return (request.first_token + token) * token_stride + head * head_stride;
   }
 };
+
+// A value of the output, rounded: what is beyond the largest fp16 and finite becomes that.
+template <class Scalar>
+OCTAVE_DEVICE Scalar to_output(float x) {
+  if constexpr (is_half<Scalar>()) {
+    const float size = __builtin_fabsf(x);
+    if (size > kLargestHalf && size < kInfinity) x = __builtin_copysignf(kLargestHalf, x);
+  }
+  return static_cast<Scalar>(x);
+}
 
 // How many of the splits of a context hold tokens: the first ones.
 template <int kGranule>

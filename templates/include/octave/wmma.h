@@ -12,9 +12,6 @@
 namespace octave {
 
 using float8 = float __attribute__((ext_vector_type(8)));
-using uint2 = uint32_t __attribute__((ext_vector_type(2)));
-using uint4 = uint32_t __attribute__((ext_vector_type(4)));
-using half2 = _Float16 __attribute__((ext_vector_type(2)));
 using half8 = _Float16 __attribute__((ext_vector_type(8)));
 using half16 = _Float16 __attribute__((ext_vector_type(16)));
 using short16 = short __attribute__((ext_vector_type(16)));
