@@ -19,6 +19,7 @@ from octave_gen.manifest.model import (
     record,
     sha256,
     slot_bytes,
+    symbols,
 )
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "record",
     "sha256",
     "slot_bytes",
+    "symbols",
 ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from octave_gen import arch as archs
 from octave_gen.errors import OctaveError
 from octave_gen.kernels import KINDS
-from octave_gen.kernels.base import SCALARS, Argument, Geometry, Shape, kernarg_table
+from octave_gen.kernels.base import SCALARS, Argument, Geometry, Shape, Sparse, kernarg_table
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,14 @@ class LoadedVariant:
     key: VariantKey
     arguments: tuple[Argument, ...]
     geometry: Geometry
+
+    @property
+    def kernels(self) -> tuple[LoadedVariant, ...]:
+        """As each of its kernels alone, whatever the size of a launch."""
+        return tuple(
+            replace(self, symbol=self.symbol + behind, geometry=geometry)
+            for behind, geometry in self.geometry.kernels.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -96,9 +104,11 @@ def _variant(record: Mapping[str, Any], built_by: str) -> LoadedVariant:
     if built_kernarg != kernarg:
         raise other_version("its arguments are not the ones this version passes")
     built_grid = [(extent["count"], extent["per_workgroup"]) for extent in record["geometry"]["grid"]]
-    if (record["geometry"]["threads"], built_grid) != (
+    built_sparse = record["geometry"].get("sparse")
+    if (record["geometry"]["threads"], built_grid, built_sparse and Sparse(**built_sparse)) != (
         geometry.threads,
         [(extent.count, extent.per_workgroup) for extent in geometry.grid],
+        geometry.sparse,
     ):
         raise other_version("its launch geometry is not the one this version launches with")
     key = VariantKey(
