@@ -31,8 +31,8 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Variant:
-    """One kernel symbol, or two for launches of different sizes. ``budget``: of its resources; ``counted``: of what it executes; ``specs``: labels of the spec
-    files that ask for it."""
+    """One kernel, or two for launches of different sizes. ``budget``: of its resources; ``counted``: of what it
+    executes; ``specs``: labels of the spec files that ask for it."""
 
     kind: KernelKind
     shape: Shape

@@ -49,9 +49,7 @@ def assemble(
     blob, kernels = bundle.concatenate(
         (
             bundle.bundle(identity, code_objects[source.unit.name]),
-            {
-                symbol.name: argument_bytes(variant) for variant in source.unit.variants for symbol in variant.symbols
-            },
+            {symbol.name: argument_bytes(variant) for variant in source.unit.variants for symbol in variant.symbols},
         )
         for source in target.sources
     )

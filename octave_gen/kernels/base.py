@@ -115,6 +115,10 @@ class Sparse:
     threads: int
     workgroups: int
 
+    def serves(self, workgroups: int) -> bool:
+        """Whether a launch of so many takes it."""
+        return workgroups <= self.workgroups
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -135,7 +139,7 @@ class Geometry:
 
     def kernel_for(self, workgroups: int) -> str:
         """Which of ``kernels`` a launch of so many workgroups takes."""
-        return SPARSE if self.sparse is not None and workgroups <= self.sparse.workgroups else ""
+        return SPARSE if self.sparse is not None and self.sparse.serves(workgroups) else ""
 
     def workgroups(self, counts: Mapping[str, int]) -> tuple[int, int, int]:
         """The grid for the given counts; dimensions that are not named are 1."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from octave_gen.arch import Arch
 from octave_gen.kernels.base import Accuracy, Argument, Extent, Geometry, Shape, Sparse, Tier, head_size_in
 from octave_gen.kernels.splits import SPLIT_GRANULE
@@ -33,20 +31,19 @@ def matrix_tier(
     arguments: tuple[Argument, ...],
     accuracy: Accuracy,
     max_rows: int,
-    sparse_waves: Callable[[int], int] = lambda rows: WAVES,
+    sparse_waves: int | None = None,
 ) -> Tier:
     """The tier ``name``, whose workgroups hold ``max_rows`` query rows (at least MAX_GROUP).
 
-    sparse_waves: of a workgroup with so many rows, in launches of no more workgroups than places on the chip.
+    sparse_waves: of a workgroup in launches of no more workgroups than places on the chip, where that is not WAVES.
     """
 
     def geometry(shape: Shape, arch: Arch) -> Geometry:
-        constants = _constants(shape, max_rows)
-        waves = sparse_waves(constants["queries"] * constants["gqa_group"])
+        queries = _constants(shape, max_rows)["queries"]
         return Geometry(
             WAVES * arch.wave_size,
-            (Extent("queries", constants["queries"]), Extent("kv_heads"), Extent("kv_splits")),
-            sparse=Sparse(waves * arch.wave_size, arch.workgroup_places) if waves > WAVES else None,
+            (Extent("queries", queries), Extent("kv_heads"), Extent("kv_splits")),
+            Sparse(sparse_waves * arch.wave_size, arch.workgroup_places) if sparse_waves else None,
         )
 
     return Tier(

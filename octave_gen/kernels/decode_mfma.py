@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from octave_gen.kernels.base import Accuracy, Argument, Tier
-from octave_gen.kernels.decode_matrix import WAVES, matrix_tier
+from octave_gen.kernels.decode_matrix import matrix_tier
 
 MAX_ROWS = 32
 """Of a workgroup: two columns of outputs are what a wave's registers hold. More of a query group are shared out."""
 
-COLUMN_ROWS = 16
+SPARSE_WAVES = 8
+"""Of a workgroup that has a CU to itself: what the registers of two waves a SIMD hold."""
 
 ACCURACY = Accuracy(query_mode="int16", exact_bound=1e-3, rounding=8192.0)
 """rounding: probabilities are fp16."""
@@ -16,4 +17,4 @@ ACCURACY = Accuracy(query_mode="int16", exact_bound=1e-3, rounding=8192.0)
 
 def tier(arguments: tuple[Argument, ...]) -> Tier:
     """The tier; ``arguments`` are those of every tier of decode."""
-    return matrix_tier("mfma", arguments, ACCURACY, MAX_ROWS, lambda rows: 8 if rows <= COLUMN_ROWS else WAVES)
+    return matrix_tier("mfma", arguments, ACCURACY, MAX_ROWS, SPARSE_WAVES)

@@ -32,6 +32,8 @@ Record = dict[str, Any]
 Manifest = dict[str, Any]
 
 _AGAIN: Final = "build it again with `octave-gen build`"
+_RESOURCES: Final = ("resources", "sparse_resources")
+"""Where a built record has what its kernels take, in the order of :func:`symbols`."""
 _QUERY_DTYPES = {scalar: dtype for dtype, scalar in SCALARS.items()}
 
 
@@ -92,18 +94,24 @@ def slot_bytes(variant: Variant) -> int | None:
 
 
 def symbols(record: Record) -> list[str]:
-    """The kernels of a record: its symbol and, where it has a second kernel for launches of few workgroups, that one."""
+    """The kernels of a record: its symbol, and that of the kernel for launches of few workgroups where there is one."""
     return [record["symbol"]] + ([record["symbol"] + SPARSE] if "sparse" in record["geometry"] else [])
+
+
+def resources(built: Record) -> dict[str, dict[str, int]]:
+    """Of a built record: what each of its kernels takes, by symbol."""
+    return {symbol: built[key] for symbol, key in zip(symbols(built), _RESOURCES, strict=False)}
 
 
 def built_record(generated: Record, *, code_object: bytes, resources: Mapping[str, Mapping[str, int]]) -> Record:
     """``generated`` with the code object that holds its symbols and what the code object's notes say of each.
 
-    resources: by symbol: vgprs, agprs, sgprs, lds_bytes, vgpr_spills, sgpr_spills, scratch_bytes, kernarg_bytes, occupancy.
+    resources: by symbol: vgprs, agprs, sgprs, lds_bytes, vgpr_spills, sgpr_spills, scratch_bytes, kernarg_bytes,
+    occupancy.
     """
     found = {"sha256": sha256(code_object), "size": len(code_object)}
-    own, *sparse = (dict(resources[symbol]) for symbol in symbols(generated))
-    return {**generated, "code_object": found, "resources": own, **{"sparse_resources": one for one in sparse}}
+    taken = {key: dict(resources[symbol]) for symbol, key in zip(symbols(generated), _RESOURCES, strict=False)}
+    return {**generated, "code_object": found, **taken}
 
 
 def generated_manifest(records: Iterable[Record]) -> Manifest:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from octave_gen.formats import CACHE_DTYPES, FAMILIES
 from octave_gen.kernels.launch_costs import LaunchCosts
-from octave_gen.kernels.split_policy import Problem, decode_problem
+from octave_gen.kernels.split_model import Problem
+from octave_gen.kernels.split_policy import decode_problem
 from octave_gen.kernels.splits import MAX_KV_SPLITS, SPLIT_GRANULE
 
 CONTEXTS = (1024, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 380000)
