@@ -32,8 +32,6 @@ Record = dict[str, Any]
 Manifest = dict[str, Any]
 
 _AGAIN: Final = "build it again with `octave-gen build`"
-_RESOURCES: Final = ("resources", "sparse_resources")
-"""Where a built record has what its kernels take, in the order of :func:`symbols`."""
 _QUERY_DTYPES = {scalar: dtype for dtype, scalar in SCALARS.items()}
 
 
@@ -72,7 +70,7 @@ def record(variant: Variant, *, source_text: str, templates: Mapping[str, str], 
             "threads": geometry.threads,
             "wave_size": variant.arch.wave_size,
             "grid": [asdict(extent) for extent in geometry.grid],
-            **({} if geometry.sparse is None else {"sparse": asdict(geometry.sparse)}),
+            "sparse": [] if geometry.sparse is None else [asdict(geometry.sparse)],
         },
         "kernarg": [
             {"c_type": argument.type.c_type, **asdict(entry)}
@@ -95,12 +93,12 @@ def slot_bytes(variant: Variant) -> int | None:
 
 def symbols(record: Record) -> list[str]:
     """The kernels of a record: its symbol, and that of the kernel for launches of few workgroups where there is one."""
-    return [record["symbol"]] + ([record["symbol"] + SPARSE] if "sparse" in record["geometry"] else [])
+    return [record["symbol"], *(record["symbol"] + SPARSE for _ in record["geometry"]["sparse"])]
 
 
 def resources(built: Record) -> dict[str, dict[str, int]]:
     """Of a built record: what each of its kernels takes, by symbol."""
-    return {symbol: built[key] for symbol, key in zip(symbols(built), _RESOURCES, strict=False)}
+    return dict(zip(symbols(built), (built["resources"], *built["sparse_resources"]), strict=True))
 
 
 def built_record(generated: Record, *, code_object: bytes, resources: Mapping[str, Mapping[str, int]]) -> Record:
@@ -110,8 +108,8 @@ def built_record(generated: Record, *, code_object: bytes, resources: Mapping[st
     occupancy.
     """
     found = {"sha256": sha256(code_object), "size": len(code_object)}
-    taken = {key: dict(resources[symbol]) for symbol, key in zip(symbols(generated), _RESOURCES, strict=False)}
-    return {**generated, "code_object": found, **taken}
+    own, *sparse = (dict(resources[symbol]) for symbol in symbols(generated))
+    return {**generated, "code_object": found, "resources": own, "sparse_resources": sparse}
 
 
 def generated_manifest(records: Iterable[Record]) -> Manifest:

@@ -10,7 +10,7 @@ from typing import Any
 from octave_gen import arch as archs
 from octave_gen.errors import OctaveError
 from octave_gen.kernels import KINDS
-from octave_gen.kernels.base import SCALARS, Argument, Geometry, Shape, Sparse, kernarg_table
+from octave_gen.kernels.base import SCALARS, Argument, Geometry, Shape, kernarg_table
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,12 @@ def _variant(record: Mapping[str, Any], built_by: str) -> LoadedVariant:
     if built_kernarg != kernarg:
         raise other_version("its arguments are not the ones this version passes")
     built_grid = [(extent["count"], extent["per_workgroup"]) for extent in record["geometry"]["grid"]]
-    built_sparse = record["geometry"].get("sparse")
-    if (record["geometry"]["threads"], built_grid, built_sparse and Sparse(**built_sparse)) != (
+    built_sparse = [(sparse["threads"], sparse["workgroups"]) for sparse in record["geometry"]["sparse"]]
+    sparse = geometry.sparse
+    if (record["geometry"]["threads"], built_grid, built_sparse) != (
         geometry.threads,
         [(extent.count, extent.per_workgroup) for extent in geometry.grid],
-        geometry.sparse,
+        [] if sparse is None else [(sparse.threads, sparse.workgroups)],
     ):
         raise other_version("its launch geometry is not the one this version launches with")
     key = VariantKey(
