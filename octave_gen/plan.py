@@ -20,9 +20,19 @@ LONGEST_PATTERN = 200
 
 
 @dataclass(frozen=True)
+class Symbol:
+    """One kernel of a variant. ``waves``: of a workgroup; ``budget``: what it may take."""
+
+    name: str
+    geometry: Geometry
+    waves: int
+    budget: Budget
+
+
+@dataclass(frozen=True)
 class Variant:
-    """One kernel symbol. ``budget``: of its resources; ``counted``: of what it executes; ``specs``: labels of the spec
-    files that ask for it."""
+    """One kernel, or two for launches of different sizes. ``budget``: of its resources; ``counted``: of what it
+    executes; ``specs``: labels of the spec files that ask for it."""
 
     kind: KernelKind
     shape: Shape
@@ -53,6 +63,20 @@ class Variant:
     @property
     def geometry(self) -> Geometry:
         return self.tier.geometry(self.shape, self.arch)
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """Its kernels, the first under its name; of a workgroup of the second a chip's place need not hold but one."""
+        made = []
+        for behind, geometry in self.geometry.kernels.items():
+            waves, budget = geometry.threads // self.arch.wave_size, self.budget
+            if behind:
+                occupancy = -(-waves // self.arch.lds_simds)
+                budget = replace(
+                    budget, vgprs=self.arch.max_vgprs, lds_bytes=self.arch.max_workgroup_lds, occupancy=occupancy
+                )
+            made.append(Symbol(self.name + behind, geometry, waves, budget))
+        return tuple(made)
 
     def _name(self, scalar: str | None) -> str:
         shape = self.shape

@@ -63,6 +63,11 @@ class Arch:
         """The first tier for the chip's matrix cores; None where it has none."""
         return next((tier for tier in self.tiers if tier != PORTABLE), None)
 
+    @property
+    def workgroup_places(self) -> int:
+        """CUs of the chip, or WGPs where it hands workgroups to those."""
+        return self.costs.compute_units * self.costs.simds // self.lds_simds
+
     def occupancy(self, vgprs: int, lds_bytes: int, threads: int) -> int:
         """Waves per SIMD that fit. ``vgprs``: the code object's vgpr count (it contains the AGPRs)."""
         granules = max(1, -(-vgprs // self.vgpr_granule))

@@ -49,14 +49,16 @@ def assemble(
     blob, kernels = bundle.concatenate(
         (
             bundle.bundle(identity, code_objects[source.unit.name]),
-            {variant.name: argument_bytes(variant) for variant in source.unit.variants},
+            {symbol.name: argument_bytes(variant) for variant in source.unit.variants for symbol in variant.symbols},
         )
         for source in target.sources
     )
     library = link.link(blob, kernels, arch=target.arch, compiler=tools.host, torch=tools.torch, session=session)
     built = [
         manifest.built_record(
-            record, code_object=code_objects[source.unit.name], resources=asdict(found[record["symbol"]])
+            record,
+            code_object=code_objects[source.unit.name],
+            resources={symbol: asdict(found[symbol]) for symbol in manifest.symbols(record)},
         )
         for source in target.sources
         for record in source.records

@@ -11,7 +11,7 @@ from octave_gen.arch import Arch
 from octave_gen.build.toolchain import CODE_OBJECT_VERSION
 from octave_gen.errors import OctaveError
 from octave_gen.kernels.base import kernarg_table
-from octave_gen.plan import Unit, Variant
+from octave_gen.plan import Symbol, Unit, Variant
 
 _MACHINE_MASK = 0xFF
 _FEATURES = {"xnack": (0x300, (0x000, 0x100)), "sramecc": (0xC00, (0x000, 0x400))}
@@ -111,8 +111,9 @@ def gate(unit: Unit, data: bytes) -> Verdict:
     found: dict[str, Resources] = {}
     problems = [f"{unit.name}: {problem}" for problem in _of_code_object(code, unit)]
     for variant in unit.variants:
-        lines = list(_of_variant(code, variant, found))
-        problems += [f"{variant.name}: {line} ({', '.join(variant.specs)})" for line in lines]
+        for symbol in variant.symbols:
+            lines = list(_of_symbol(code, variant, symbol, found))
+            problems += [f"{symbol.name}: {line} ({', '.join(variant.specs)})" for line in lines]
     return Verdict(found, tuple(problems))
 
 
@@ -126,23 +127,23 @@ def _of_code_object(code: CodeObject, unit: Unit) -> Iterator[str]:
     version = code.abi - _ABI_OF_VERSION_4 + 4
     if version != CODE_OBJECT_VERSION:
         yield f"the code object has version {version}, not {CODE_OBJECT_VERSION}"
-    for symbol in sorted(set(code.kernels) - {variant.name for variant in unit.variants}):
+    for symbol in sorted(set(code.kernels) - {symbol.name for variant in unit.variants for symbol in variant.symbols}):
         yield f"the code object holds a kernel that is not planned: {symbol}"
 
 
-def _of_variant(code: CodeObject, variant: Variant, found: dict[str, Resources]) -> Iterator[str]:
-    kernel = code.kernels.get(variant.name)
-    if kernel is None or not {variant.name, f"{variant.name}.kd"} <= code.symbols:
+def _of_symbol(code: CodeObject, variant: Variant, symbol: Symbol, found: dict[str, Resources]) -> Iterator[str]:
+    kernel = code.kernels.get(symbol.name)
+    if kernel is None or not {symbol.name, f"{symbol.name}.kd"} <= code.symbols:
         yield "the code object has no such symbol"
         return
     try:
-        taken = resources(kernel, variant.arch, variant.geometry.threads)
-        yield from _of_launch(kernel, variant)
+        taken = resources(kernel, variant.arch, symbol.geometry.threads)
+        yield from _of_launch(kernel, variant, symbol.geometry.threads)
     except KeyError as error:
         yield f"cannot be evaluated: the notes have no {error.args[0]}"
         return
-    found[variant.name] = taken
-    budget = variant.budget
+    found[symbol.name] = taken
+    budget = symbol.budget
     for name in ("vgprs", "agprs", "sgprs", "lds_bytes", "vgpr_spills", "sgpr_spills", "scratch_bytes"):
         if getattr(taken, name) > getattr(budget, name):
             yield f"{name} is {getattr(taken, name)}, at most {getattr(budget, name)} allowed"
@@ -150,8 +151,8 @@ def _of_variant(code: CodeObject, variant: Variant, found: dict[str, Resources])
         yield f"occupancy is {taken.occupancy}, at least {budget.occupancy} wanted"
 
 
-def _of_launch(kernel: dict[str, Any], variant: Variant) -> Iterator[str]:
-    threads, wave_size = variant.geometry.threads, variant.arch.wave_size
+def _of_launch(kernel: dict[str, Any], variant: Variant, threads: int) -> Iterator[str]:
+    wave_size = variant.arch.wave_size
     if kernel[".wavefront_size"] != wave_size:
         yield f"it is compiled for waves of {kernel['.wavefront_size']}, not {wave_size}"
     if kernel[".max_flat_workgroup_size"] < threads:

@@ -64,7 +64,7 @@ def _known(variant: Variant, planned: list[Variant], out: Path) -> tuple[Record,
     found = library.record(variant.name)
     if found is None or library.standing(record) != BUILT:
         return record, None, library
-    extra = {key: found[key] for key in ("code_object", "resources")}
+    extra: Record = {key: found[key] for key in ("code_object", "resources", "sparse_resources")}
     entries = library.entries(variant.name)
     return {**record, **extra, **({"verification": entries} if entries else {})}, library.made, library
 
@@ -85,11 +85,12 @@ def _lines(variant: Variant, record: Record, built: Manifest | None, library: He
     yield "  kernarg"
     for entry in record["kernarg"]:
         yield f"    {entry['offset']:4} {entry['size']:2}  {entry['c_type']:16} {entry['name']} ({entry['value_kind']})"
-    yield f"  {'resources':27}{'budget':>8}{'built':>8}"
-    resources = record.get("resources", {})
+    few = "".join(f"{'sparse':>8}" for _ in record["geometry"]["sparse"])
+    yield f"  {'resources':27}{'budget':>8}{'built':>8}{few}"
+    resources, sparse = record.get("resources", {}), dict(*record.get("sparse_resources", []))
     for key, bound in record["budget"].items():
         sign = ">=" if key == "occupancy" else "<="
-        yield f"    {key:20} {sign:>4} {bound:7}{resources.get(key, '-'):>8}"
+        yield f"    {key:20} {sign:>4} {bound:7}{resources.get(key, '-'):>8}{sparse.get(key, ''):>8}".rstrip()
 
 
 def _facts(
@@ -112,6 +113,8 @@ def _facts(
     yield "flags", " ".join(record["flags"])
     geometry = record["geometry"]
     yield "workgroup", f"{geometry['threads']} threads, waves of {geometry['wave_size']}"
+    for sparse in geometry["sparse"]:
+        yield "sparse", f"{sparse['threads']} threads in launches of up to {sparse['workgroups']} workgroups"
     yield "grid", " x ".join(_extent(extent) for extent in geometry["grid"])
     if built is None:
         yield "built", f"{_why_not(library, record)}; to build it: {build}"

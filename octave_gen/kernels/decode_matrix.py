@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octave_gen.arch import Arch
-from octave_gen.kernels.base import Accuracy, Argument, Extent, Geometry, Shape, Tier, head_size_in
+from octave_gen.kernels.base import Accuracy, Argument, Extent, Geometry, Shape, Sparse, Tier, head_size_in
 from octave_gen.kernels.splits import SPLIT_GRANULE
 
 WAVES = 4
@@ -26,12 +26,25 @@ def _constants(shape: Shape, max_rows: int) -> dict[str, int]:
     }
 
 
-def matrix_tier(name: str, arguments: tuple[Argument, ...], accuracy: Accuracy, max_rows: int) -> Tier:
-    """The tier ``name``, whose workgroups hold ``max_rows`` query rows (at least MAX_GROUP)."""
+def matrix_tier(
+    name: str,
+    arguments: tuple[Argument, ...],
+    accuracy: Accuracy,
+    max_rows: int,
+    sparse_waves: int | None = None,
+) -> Tier:
+    """The tier ``name``, whose workgroups hold ``max_rows`` query rows (at least MAX_GROUP).
+
+    sparse_waves: of a workgroup in launches of no more workgroups than places on the chip, where that is not WAVES.
+    """
 
     def geometry(shape: Shape, arch: Arch) -> Geometry:
         queries = _constants(shape, max_rows)["queries"]
-        return Geometry(WAVES * arch.wave_size, (Extent("queries", queries), Extent("kv_heads"), Extent("kv_splits")))
+        return Geometry(
+            WAVES * arch.wave_size,
+            (Extent("queries", queries), Extent("kv_heads"), Extent("kv_splits")),
+            Sparse(sparse_waves * arch.wave_size, arch.workgroup_places) if sparse_waves else None,
+        )
 
     return Tier(
         name,

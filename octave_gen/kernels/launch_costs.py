@@ -46,8 +46,8 @@ class LaunchCosts:
     pass_latency: float
 
     @property
-    def key(self) -> tuple[str, str, str, int, str, int]:
-        return self.kind, self.arch, self.tier, self.head_size, self.cache_dtype, self.rows
+    def key(self) -> tuple[str, str, str, int, str, int, int]:
+        return self.kind, self.arch, self.tier, self.head_size, self.cache_dtype, self.rows, self.waves
 
 
 def read(file: Path = FILE) -> list[LaunchCosts]:
@@ -84,15 +84,20 @@ def _table() -> dict[tuple[str, str, str], list[LaunchCosts]]:
 
 
 @cache
-def launch_costs(kind: str, arch: str, tier: str, head_size: int, cache_dtype: str, rows: int) -> LaunchCosts:
+def launch_costs(
+    kind: str, arch: str, tier: str, head_size: int, cache_dtype: str, rows: int, waves: int
+) -> LaunchCosts:
     """The figures for a kernel: of the next larger number of rows that was counted, and of the nearest head size.
 
-    Raises OctaveError where the tier was not counted on the chip.
+    Raises OctaveError where the tier was not counted on the chip with so many waves a workgroup.
     """
-    counted = [c for c in _table().get((kind, arch, tier), ()) if c.cache_dtype in (cache_dtype, ANY)]
+    lines = _table().get((kind, arch, tier), ())
+    counted = [c for c in lines if c.cache_dtype in (cache_dtype, ANY) and c.waves == waves]
     if not counted:
         raise OctaveError(
-            f"the {tier} tier of {kind} was not counted on {arch} for {cache_dtype}", where=str(FILE), hint=RECOUNT
+            f"the {tier} tier of {kind} with {waves} waves was not counted on {arch} for {cache_dtype}",
+            where=str(FILE),
+            hint=RECOUNT,
         )
     nearest = min((c.head_size for c in counted), key=lambda head: (abs(head - head_size), head))
     of_head = sorted((c for c in counted if c.head_size == nearest), key=lambda c: c.rows)

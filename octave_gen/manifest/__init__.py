@@ -17,8 +17,10 @@ from octave_gen.manifest.model import (
     read,
     read_built,
     record,
+    resources,
     sha256,
     slot_bytes,
+    symbols,
 )
 
 __all__ = [
@@ -36,6 +38,8 @@ __all__ = [
     "read",
     "read_built",
     "record",
+    "resources",
     "sha256",
     "slot_bytes",
+    "symbols",
 ]

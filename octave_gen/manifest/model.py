@@ -17,11 +17,11 @@ from typing import Any, Final
 from octave_gen import __version__
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES, FAMILIES
-from octave_gen.kernels.base import SCALARS, kernarg_table
+from octave_gen.kernels.base import SCALARS, SPARSE, kernarg_table
 from octave_gen.manifest import schema
 from octave_gen.plan import Variant
 
-SCHEMA_VERSION: Final = "1.0"
+SCHEMA_VERSION: Final = "1.1"
 FILE_NAME: Final = "manifest.json"
 VERIFICATION_FILE_NAME: Final = "verification.json"
 """Beside a built manifest: what was run of its code objects."""
@@ -70,6 +70,7 @@ def record(variant: Variant, *, source_text: str, templates: Mapping[str, str], 
             "threads": geometry.threads,
             "wave_size": variant.arch.wave_size,
             "grid": [asdict(extent) for extent in geometry.grid],
+            "sparse": [] if geometry.sparse is None else [asdict(geometry.sparse)],
         },
         "kernarg": [
             {"c_type": argument.type.c_type, **asdict(entry)}
@@ -90,13 +91,25 @@ def slot_bytes(variant: Variant) -> int | None:
     return layout.slot_bytes
 
 
-def built_record(generated: Record, *, code_object: bytes, resources: Mapping[str, int]) -> Record:
-    """``generated`` with the code object that holds its symbol and what the code object's notes say of the symbol.
+def symbols(record: Record) -> list[str]:
+    """The kernels of a record: its symbol, and that of the kernel for launches of few workgroups where there is one."""
+    return [record["symbol"], *(record["symbol"] + SPARSE for _ in record["geometry"]["sparse"])]
 
-    resources: vgprs, agprs, sgprs, lds_bytes, vgpr_spills, sgpr_spills, scratch_bytes, kernarg_bytes, occupancy.
+
+def resources(built: Record) -> dict[str, dict[str, int]]:
+    """Of a built record: what each of its kernels takes, by symbol."""
+    return dict(zip(symbols(built), (built["resources"], *built["sparse_resources"]), strict=True))
+
+
+def built_record(generated: Record, *, code_object: bytes, resources: Mapping[str, Mapping[str, int]]) -> Record:
+    """``generated`` with the code object that holds its symbols and what the code object's notes say of each.
+
+    resources: by symbol: vgprs, agprs, sgprs, lds_bytes, vgpr_spills, sgpr_spills, scratch_bytes, kernarg_bytes,
+    occupancy.
     """
     found = {"sha256": sha256(code_object), "size": len(code_object)}
-    return {**generated, "code_object": found, "resources": dict(resources)}
+    own, *sparse = (dict(resources[symbol]) for symbol in symbols(generated))
+    return {**generated, "code_object": found, "resources": own, "sparse_resources": sparse}
 
 
 def generated_manifest(records: Iterable[Record]) -> Manifest:

@@ -21,7 +21,7 @@ def exceeded(profile: Profile) -> Iterator[str]:
         bound = getattr(variant.counted, count)
         if bound is not None and value > bound:
             key = count_key(count, variant.kind.name)
-            yield f"{variant.name}: {key} is {value:.2f}, at most {bound} allowed ({', '.join(variant.specs)})"
+            yield f"{profile.name}: {key} is {value:.2f}, at most {bound} allowed ({', '.join(variant.specs)})"
 
 
 def check(profiles: Sequence[Profile]) -> int:

@@ -20,30 +20,40 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Kernel:
-    """A variant of the plan, and what was built of it. ``resources``: of the built manifest."""
+    """A kernel of a variant of the plan. ``subject``: that kernel alone; ``resources``: of the built manifest."""
 
     variant: Variant
     subject: Subject
     resources: Mapping[str, int]
     code_object: bytes
 
+    @property
+    def name(self) -> str:
+        """Its symbol."""
+        return self.subject.variant.symbol
+
+    @property
+    def waves(self) -> int:
+        """Of a workgroup."""
+        return self.subject.variant.geometry.threads // self.variant.arch.wave_size
+
 
 def kernels(selected: Sequence[Variant], planned: Sequence[Variant], out: Path) -> list[Kernel]:
-    """The kernels of ``selected`` in the libraries that a build of ``planned`` wrote into ``out``, in that order.
+    """All kernels of ``selected`` in the libraries that a build of ``planned`` wrote into ``out``, in that order.
 
     Raises OctaveError when one is not built, or was built from other sources than the plan's.
     """
     wanted = {record["name"]: record for record in records(plan.units(plan.with_siblings(selected, planned)))}
-    found: dict[str, Kernel] = {}
+    found: dict[str, list[Kernel]] = {}
     for arch in dict.fromkeys(variant.arch.name for variant in selected):
         mine = [variant for variant in selected if variant.arch.name == arch]
         found |= _of_arch(mine, wanted, arch, out)
-    return [found[variant.name] for variant in selected]
+    return [kernel for variant in selected for kernel in found[variant.name]]
 
 
 def _of_arch(
     selected: Sequence[Variant], wanted: Mapping[str, manifest.Record], arch: str, out: Path
-) -> dict[str, Kernel]:
+) -> dict[str, list[Kernel]]:
     built = manifest.read_built(out, arch)
     known = {record["name"]: record for record in built["variants"]} if built else {}
     missing = [
@@ -62,11 +72,9 @@ def _of_arch(
     codes = code_objects(out / arch / built["library"]["file"])
     loaded = {variant.name: variant for variant in variants_of(built)}
     return {
-        variant.name: Kernel(
-            variant,
-            Subject(loaded[variant.name]),
-            known[variant.name]["resources"],
-            codes[loaded[variant.name].symbol],
-        )
+        variant.name: [
+            Kernel(variant, Subject(one), manifest.resources(known[variant.name])[one.symbol], codes[one.symbol])
+            for one in loaded[variant.name].kernels
+        ]
         for variant in selected
     }

@@ -180,7 +180,7 @@ def estimate(kernel: Kernel, code_object: isa.CodeObject, latency: int = MEMORY_
     at_a_time = per = 1 if kind == "reduce" else TILE
     if kind == "decode":
         # Whole tiles for each wave.
-        at_a_time = TILE * kernel.variant.geometry.threads // kernel.variant.arch.wave_size
+        at_a_time = TILE * kernel.waves
         shorter = math.lcm(shorter, at_a_time)
         longer = 2 * shorter
     rate, launch = by_length(kernel, code_object, METHODS[kind].workload, (shorter, longer), latency)

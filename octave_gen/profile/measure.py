@@ -30,7 +30,7 @@ class Profile:
 
     @property
     def name(self) -> str:
-        return self.kernel.variant.name
+        return self.kernel.name
 
     @property
     def work(self) -> str:
@@ -60,7 +60,7 @@ def profiles(
         found = profile(kernel, code_object, tokens)
         made.append(found if latency is None else replace(found, alone=estimate(kernel, code_object, latency)))
         seconds = time.perf_counter() - begin
-        progress(f"[{number}/{len(kernels)}] {kernel.variant.name} {seconds:.1f} s")
+        progress(f"[{number}/{len(kernels)}] {kernel.name} {seconds:.1f} s")
     return made
 
 

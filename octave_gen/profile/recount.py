@@ -1,7 +1,8 @@
 """Counts ``kernels/launch_costs.csv`` anew from built kernels: ``python -m octave_gen.profile.recount [--out DIR]``.
 
-One line for each tier, head size and number of query rows; on the portable tier, whose cost the cache dtype changes by
-4 % at most, for one cache dtype that stands for all. Lines of kernels that are not built are left as they are.
+One line for each tier, head size, number of query rows and number of waves; on the portable tier, whose cost the cache
+dtype changes by 4 % at most, for one cache dtype that stands for all. Lines of kernels that are not built are left as
+they are.
 """
 
 from __future__ import annotations
@@ -34,16 +35,15 @@ def rows_of(variant: Variant) -> int:
     return (variant.shape.gqa_group or 1) * served
 
 
-def units_of(variant: Variant) -> int:
-    """Units of work of a pass of a whole workgroup: tokens of its tile, or of a tile for each of its waves; splits."""
+def units_of(variant: Variant, waves: int) -> int:
+    """Units of work of a pass of a workgroup of ``waves``: tokens of its tile, or of a tile for each wave; splits."""
     constants = variant.tier.constants(variant.shape, variant.arch)
-    waves = variant.geometry.threads // variant.arch.wave_size
     tokens = {"reduce": waves, "prefill_prefix": latency.TILE, "prefill_chunk": 1}
     return tokens.get(variant.kind.name, constants.get("tile_tokens", latency.TILE * waves))
 
 
 def representatives(planned: Iterable[Variant]) -> list[Variant]:
-    """The variants that are counted, one for each line."""
+    """The variants that are counted, one for each line, or for the lines of its kernels."""
     chosen: dict[tuple[str, str, str, int, str, int], Variant] = {}
     for variant in planned:
         portable = variant.tier.name == PORTABLE
@@ -67,7 +67,7 @@ def _key(variant: Variant) -> tuple[str, str, str, int, str, int]:
 def count(kernel: built.Kernel) -> LaunchCosts:
     """The line of one kernel."""
     variant, code_object = kernel.variant, isa.load(kernel.code_object)
-    arch, waves, units = variant.arch, variant.geometry.threads // variant.arch.wave_size, units_of(variant)
+    arch, waves, units = variant.arch, kernel.waves, units_of(variant, kernel.waves)
     if variant.kind.name == "prefill_chunk":
         counted = measure.count(kernel, code_object, workload.merge, MERGED)
         rate, launch = latency.by_length(kernel, code_object, workload.merge, MERGED)
@@ -103,9 +103,10 @@ def recount(
 ) -> list[LaunchCosts]:
     """The lines of ``selected``, from the libraries in ``out``."""
     lines = []
-    for number, kernel in enumerate(built.kernels(selected, planned, out), 1):
+    kernels = built.kernels(selected, planned, out)
+    for number, kernel in enumerate(kernels, 1):
         lines.append(count(kernel))
-        progress(f"[{number}/{len(selected)}] {kernel.variant.name}")
+        progress(f"[{number}/{len(kernels)}] {kernel.name}")
     return lines
 
 

@@ -1,7 +1,7 @@
 """The choice of KV splits against all others: ``python -m octave_gen.profile.sweep [--arch ARCH] [--tier TIER] …``.
 
-Every count from 1 to the largest useful one is put through the model of ``kernels/split_policy``, for contexts and
-batches, and compared with the one that the policy takes.
+Every count from 1 to the largest useful one, with every number of waves that the variant has a kernel for, is put
+through the model of ``kernels/split_model``, for contexts and batches, and compared with what the policy takes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from octave_gen.formats import CACHE_DTYPES, FAMILIES
 from octave_gen.kernels.launch_costs import LaunchCosts
-from octave_gen.kernels.split_policy import Problem, decode_problem
+from octave_gen.kernels.split_model import Problem
+from octave_gen.kernels.split_policy import decode_problem
 from octave_gen.kernels.splits import MAX_KV_SPLITS, SPLIT_GRANULE
 
 CONTEXTS = (1024, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 380000)
@@ -33,23 +35,33 @@ PUBLIC_MERGE = {
 
 
 @dataclass(frozen=True)
+class Choice:
+    """KV splits, each of a workgroup with so many waves."""
+
+    splits: int
+    waves: int
+
+
+@dataclass(frozen=True)
 class Row:
-    """One decode. best: the count with the least time of all; share: of the HBM roofline, K and V read once."""
+    """One decode. best: the choice with the least time of all; share: of the HBM roofline, K and V read once."""
 
     context: int
     batch: int
-    chosen: int
-    best: int
+    chosen: Choice
+    best: Choice
     ratio: float
     share: float
     share_at_default: float
     share_of_public: float | None
 
 
-def best_of_all(problem: Problem) -> int:
-    """The count of splits with the least time among all that give a split a tile."""
+def best_of_all(problem: Problem) -> tuple[Choice, float]:
+    """The choice with the least time among all that give a split a tile, whatever the launch takes, and its time."""
     most = max(1, min(MAX_KV_SPLITS, -(-problem.context // SPLIT_GRANULE)))
-    return min(range(1, most + 1), key=problem.clocks)
+    choices = product(problem.kernels, range(1, most + 1))
+    clocks, waves, splits = min((problem.clocks_with(one, splits), one.waves, splits) for one, splits in choices)
+    return Choice(splits, waves), clocks
 
 
 def share(problem: Problem, splits: int) -> float:
@@ -58,18 +70,19 @@ def share(problem: Problem, splits: int) -> float:
 
 
 def compare(problem: Problem, batch: int) -> Row:
-    chosen, best = problem.best(), best_of_all(problem)
+    chosen, (best, least) = problem.best(), best_of_all(problem)
     public = PUBLIC.get(problem.attend.arch)
     theirs = None
     if public is not None and problem.attend.rows == public.rows and problem.attend.head_size == public.head_size:
         merge = PUBLIC_MERGE[public.arch]
-        theirs = share(replace(problem, attend=public, merge=merge, vectors=-(-problem.vectors // 4)), DEFAULT_SPLITS)
+        rows = -(-problem.vectors // 4)
+        theirs = share(replace(problem, attend=public, sparse=None, merge=merge, vectors=rows), DEFAULT_SPLITS)
     return Row(
         problem.context,
         batch,
-        chosen,
+        Choice(chosen, problem.kernel(chosen).waves),
         best,
-        problem.clocks(chosen) / problem.clocks(best),
+        problem.clocks(chosen) / least,
         share(problem, chosen),
         share(problem, DEFAULT_SPLITS),
         theirs,
@@ -82,7 +95,8 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         shares = (row.share, row.share_at_default, row.share_of_public)
         words = ("-" if one is None else f"{100 * one:.0f}%" for one in shares)
-        lines.append((str(row.context), str(row.batch), str(row.chosen), str(row.best), f"{row.ratio:.3f}", *words))
+        choices = (f"{one.splits}x{one.waves}" for one in (row.chosen, row.best))
+        lines.append((str(row.context), str(row.batch), *choices, f"{row.ratio:.3f}", *words))
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
 

@@ -6,6 +6,7 @@ code objects can be driven by them too. They trust their arguments: `checks` com
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -233,7 +234,9 @@ def submit(library: Library, launch: Launch, stream: int) -> None:
 
 
 def _launch(variant: LoadedVariant, counts: Mapping[str, int], values: Mapping[str, int | float]) -> Launch:
-    grid, threads = variant.geometry.workgroups(counts), variant.geometry.threads
+    grid = variant.geometry.workgroups(counts)
+    kernel = variant.geometry.kernel_for(math.prod(grid))
+    threads = variant.geometry.kernels[kernel].threads
     if grid[0] * threads > MAX_GRID_THREADS or max(grid[1:]) > MAX_GRID_YZ:
         sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise OctaveError(
@@ -241,7 +244,7 @@ def _launch(variant: LoadedVariant, counts: Mapping[str, int], values: Mapping[s
             where=variant.name,
             hint=f"at most {MAX_GRID_YZ} in the second and third dimension: take fewer KV splits, or a smaller batch",
         )
-    return Launch(variant.symbol, grid, threads, pack_arguments(variant.arguments, values))
+    return Launch(variant.symbol + kernel, grid, threads, pack_arguments(variant.arguments, values))
 
 
 def _pointers(**tensors: TensorLike) -> dict[str, int]:

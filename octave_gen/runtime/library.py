@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,14 @@ class LoadedVariant:
     key: VariantKey
     arguments: tuple[Argument, ...]
     geometry: Geometry
+
+    @property
+    def kernels(self) -> tuple[LoadedVariant, ...]:
+        """As each of its kernels alone, whatever the size of a launch."""
+        return tuple(
+            replace(self, symbol=self.symbol + behind, geometry=geometry)
+            for behind, geometry in self.geometry.kernels.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -96,9 +104,12 @@ def _variant(record: Mapping[str, Any], built_by: str) -> LoadedVariant:
     if built_kernarg != kernarg:
         raise other_version("its arguments are not the ones this version passes")
     built_grid = [(extent["count"], extent["per_workgroup"]) for extent in record["geometry"]["grid"]]
-    if (record["geometry"]["threads"], built_grid) != (
+    built_sparse = [(sparse["threads"], sparse["workgroups"]) for sparse in record["geometry"]["sparse"]]
+    sparse = geometry.sparse
+    if (record["geometry"]["threads"], built_grid, built_sparse) != (
         geometry.threads,
         [(extent.count, extent.per_workgroup) for extent in geometry.grid],
+        [] if sparse is None else [(sparse.threads, sparse.workgroups)],
     ):
         raise other_version("its launch geometry is not the one this version launches with")
     key = VariantKey(

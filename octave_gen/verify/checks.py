@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from octave_gen.errors import OctaveError
@@ -59,11 +59,17 @@ def check(
 
 
 def run(subject: Subject, case: Case, seed: int, executor: Executor) -> Measured:
-    """One case; what the executor reports (a fault, a launch that fails) is a problem like a wrong result."""
-    try:
-        return _CHECKS[subject.kind](subject, case, seed, executor)
-    except OctaveError as error:
-        return Measured(problems=(str(error),))
+    """One case, by each of the variant's kernels; what the executor reports (a fault, a launch that fails) is a problem
+    like a wrong result."""
+    measured = []
+    for kernel in subject.variant.kernels:
+        try:
+            found = _CHECKS[subject.kind](replace(subject, variant=kernel), case, seed, executor)
+        except OctaveError as error:
+            found = Measured(problems=(str(error),))
+        of = "" if kernel.symbol == subject.variant.symbol else f"{kernel.symbol}: "
+        measured.append(replace(found, problems=tuple(of + problem for problem in found.problems)))
+    return Measured.of(measured)
 
 
 def _shrunk(subject: Subject, case: Case, measured: Measured, seed: int, executor: Executor, seconds: float) -> Failure:

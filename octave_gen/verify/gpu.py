@@ -78,7 +78,7 @@ class Gpu:
             gpu.rotate(there, words, k_layout, inverse, place=self.place)
 
     def decode(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Attention) -> None:
-        """Both kernels, as the operator launches them; raises OctaveError when the library has no reduce."""
+        """Both kernels, as the operator launches them when it has no others; raises OctaveError without a reduce."""
         given: dict[str, Any] = dict(vars(arguments))
         tensors = [name for name, value in given.items() if isinstance(value, Tensor)]
         outputs = ("out", "mid_o")
@@ -86,7 +86,9 @@ class Gpu:
         with self._moved([given[name] for name in outputs], *(given[name] for name in names[2:])) as there:
             given.update(zip(names, there, strict=True))
             given |= {"fmt": _fmt(variant), "query_group": variant.key.query_group}
-            gpu.decode(**given, use_wmma=variant.key.tier != PORTABLE, place=self.place)
+            these = replace(self.library, variants=(variant, merge) if merge else (variant,))
+            place = replace(self.place, registry=Registry([these]))
+            gpu.decode(**given, use_wmma=variant.key.tier != PORTABLE, place=place)
 
     def reduce(self, variant: LoadedVariant, mid_o: Tensor, out: Tensor, v_signs: Tensor, num_kv_splits: int) -> None:
         """The kernel alone: no operator launches it without decode."""

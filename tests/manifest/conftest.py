@@ -55,7 +55,12 @@ def records(planned: list[Variant]) -> list[manifest.Record]:
 @pytest.fixture
 def built(records: list[manifest.Record]) -> dict[str, Any]:
     return manifest.built_manifest(
-        [manifest.built_record(record, code_object=b"\x7fELF", resources=RESOURCES) for record in records],
+        [
+            manifest.built_record(
+                record, code_object=b"\x7fELF", resources=dict.fromkeys(manifest.symbols(record), RESOURCES)
+            )
+            for record in records
+        ],
         arch="gfx942",
         torch_target="2.13.0",
         compiler={"name": "ziglang", "version": "22.1.8", "identity": "ziglang 0.17.1"},

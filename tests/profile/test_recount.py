@@ -30,9 +30,10 @@ def test_every_shipped_kernel_was_counted(shipped: list[Variant]) -> None:
         kind, arch, tier = variant.kind.name, variant.arch.name, variant.tier.name
         dtype = variant.shape.cache_dtype or launch_costs.ANY
         rows = recount.rows_of(variant)
-        found = launch_costs.launch_costs(kind, arch, tier, variant.shape.head_size, dtype, rows)
-        assert found.key in known
-        assert (found.head_size, found.rows) == (variant.shape.head_size, rows), launch_costs.RECOUNT
+        for symbol in variant.symbols:
+            found = launch_costs.launch_costs(kind, arch, tier, variant.shape.head_size, dtype, rows, symbol.waves)
+            assert found.key in known
+            assert (found.head_size, found.rows) == (variant.shape.head_size, rows), launch_costs.RECOUNT
 
 
 def test_a_fresh_count_finds_the_same(shipped: list[Variant], tmp_path: Path) -> None:
@@ -48,6 +49,10 @@ def test_a_fresh_count_finds_the_same(shipped: list[Variant], tmp_path: Path) ->
     lines = recount.recount(chosen, shipped, tmp_path, lambda line: None)
     known = {line.key: line for line in launch_costs.read()}
     assert len(lines) >= 3
+    assert [line.waves for line in lines if (line.arch, line.tier, line.kind) == ("gfx942", "mfma", "decode")][:2] == [
+        4,
+        8,
+    ]
     for fresh in lines:
         line = known[fresh.key]
         assert (fresh.waves, fresh.occupancy, fresh.units) == (line.waves, line.occupancy, line.units), fresh.key
@@ -69,7 +74,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_the_next_larger_number_of_rows_and_the_nearest_head_serve() -> None:
     def rows(wanted: int, head_size: int = 256) -> tuple[int, int]:
-        found = launch_costs.launch_costs("decode", "gfx1100", "portable", head_size, "octave_k3v4", wanted)
+        found = launch_costs.launch_costs("decode", "gfx1100", "portable", head_size, "octave_k3v4", wanted, 8)
         return found.head_size, found.rows
 
     assert [rows(wanted) for wanted in (1, 5, 6, 33, 64, 100)] == [(256, n) for n in (1, 6, 6, 64, 64, 64)]
@@ -78,5 +83,5 @@ def test_the_next_larger_number_of_rows_and_the_nearest_head_serve() -> None:
 
 def test_what_was_not_counted_says_how_to_count_it() -> None:
     with pytest.raises(OctaveError) as caught:
-        launch_costs.launch_costs("decode", "gfx1100", "mfma", 256, "octave_k3v4", 8)
+        launch_costs.launch_costs("decode", "gfx1100", "mfma", 256, "octave_k3v4", 8, 4)
     assert caught.value.hint == "python -m octave_gen.profile.recount"

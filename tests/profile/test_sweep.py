@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from octave_gen.profile import sweep
@@ -17,6 +19,7 @@ def test_the_sweep_prints_a_line_for_each_decode(
     assert heads[:5] == ["context", "batch", "chosen", "best", "ratio"]
     assert [row[:2] for row in rows] == [["8192", "1"], ["8192", "64"], ["380000", "1"], ["380000", "64"]]
     assert all(1 <= float(row[4]) < 1.1 for row in rows)
+    assert all(re.fullmatch(r"[0-9]+x8", row[2]) for row in rows)  # 8 waves of 32 lanes
     # The public kernel's published time for 380k tokens is 14 % of the roofline.
     assert rows[2][-1] == "14%"
 

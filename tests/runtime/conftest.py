@@ -49,7 +49,7 @@ def built_manifest(small_spec: Callable[..., Spec]) -> Callable[..., dict[str, A
             manifest.built_record(
                 manifest.record(variant, source_text="", templates={"hip/a.j2": HASH}, flags=("-O3",)),
                 code_object=b"\x7fELF",
-                resources={**dict.fromkeys(RESOURCES, 1), "occupancy": 1},
+                resources={symbol.name: dict.fromkeys((*RESOURCES, "occupancy"), 1) for symbol in variant.symbols},
             )
             for variant in plan.variants([small_spec(**changes)], [arch])
         ]

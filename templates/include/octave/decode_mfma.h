@@ -127,12 +127,12 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
   schedule_barrier();
   const float unit = sm_scale * (kLog2E / (Format::kLutOne * kQueryRange));
   constexpr int kOwn = decltype(rows)::kOwn;
-  constexpr int kBefore = min(2, kOwn / 2);
+  constexpr int kBefore = max(1, min(2, kOwn / 2));
   rows.template quantize<0, kBefore>(attending, unit, shared);
   schedule_barrier();
   load_first();
   schedule_barrier();
-  rows.template quantize<kBefore, kOwn - kBefore>(attending, unit, shared);
+  if constexpr (kBefore < kOwn) rows.template quantize<kBefore, kOwn - kBefore>(attending, unit, shared);
   workgroup_barrier();
 
   const int column_row = Tile::kPaired ? lane_index() % 8 : lane_index() % 16;

@@ -147,6 +147,9 @@ OCTAVE_DEVICE void merge_waves(MfmaShared<Tile>& shared, const MfmaColumn (&colu
 #pragma unroll
   for (int c = 0; c < Tile::kColumns; ++c) MfmaLevels<Tile>::put(shared, c, columns[c], bias[c][0]);
   workgroup_barrier();
+  // With two columns of 8 waves their registers are needed at once.
+  constexpr bool kEarly = Tile::kColumns * Tile::kWaves > 8;
+  if constexpr (kEarly) before_stores();
   MfmaLevels<Tile> levels[Tile::kColumns];
 #pragma unroll
   for (int c = 0; c < Tile::kColumns; ++c) levels[c] = MfmaLevels<Tile>::get(shared, c, unit);
@@ -157,7 +160,7 @@ OCTAVE_DEVICE void merge_waves(MfmaShared<Tile>& shared, const MfmaColumn (&colu
       workgroup_barrier();
       Merge::put(shared, out[c], part);
       workgroup_barrier();
-      if (c == 0 && part == 0) before_stores();
+      if (!kEarly && c == 0 && part == 0) before_stores();
       if (part == 0) levels[c].template place<kGqaGroup>(c, queries, target);
       Merge::take(shared, levels[c], c, part, target);
     }
