@@ -1,11 +1,22 @@
 """The chips: their figures, the chips that are refused and why, target ids, and the layouts of matrix instructions."""
 
-from octave_gen.arch.chips import ARCHS, PORTABLE, UNSUPPORTED, Arch, Evidence, get, refusal
+from octave_gen.arch.chips import (
+    ALLOW_UNVALIDATED,
+    ARCHS,
+    PORTABLE,
+    UNSUPPORTED,
+    Arch,
+    Evidence,
+    get,
+    refusal,
+    supported_words,
+)
 from octave_gen.arch.costs import QUARTER_RATE_MULTIPLIES, IssueCosts, LoneWave
 from octave_gen.arch.layouts import MATRIX_LAYOUTS, MatrixLayout
 from octave_gen.arch.target import TargetId, parse_target_id
 
 __all__ = [
+    "ALLOW_UNVALIDATED",
     "ARCHS",
     "MATRIX_LAYOUTS",
     "PORTABLE",
@@ -20,4 +31,5 @@ __all__ = [
     "get",
     "parse_target_id",
     "refusal",
+    "supported_words",
 ]
