@@ -26,7 +26,7 @@ def complete_variant(ctx: click.Context, param: click.Parameter, incomplete: str
     """Names of the shipped variants that begin with ``incomplete``."""
     from octave_gen import plan, spec
 
-    names = (variant.name for variant in plan.variants(spec.shipped()))
+    names = (variant.name for variant in plan.variants(spec.shipped(), on_request=True))
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
@@ -36,7 +36,8 @@ arch_option = click.option(
     multiple=True,
     metavar="ARCH",
     shell_complete=_complete_arch,
-    help="Only for this chip, such as gfx942; repeatable. Default: every chip that the specs name.",
+    help="Only for this chip, such as gfx942; repeatable. Default: every chip that the specs name, but for those on "
+    "request.",
 )
 filter_option = click.option(
     "--filter", "pattern", metavar="GLOB", help="Only variants whose name matches, such as 'decode_*_g6_*'."
@@ -76,10 +77,15 @@ class Chosen:
     selected: list[Variant]
 
 
-def choose(spec_files: Sequence[Path], archs: Sequence[str], pattern: str | None) -> Chosen:
-    """The plan that the shared options ask for; raises OctaveError when they ask for nothing that exists."""
+def choose(
+    spec_files: Sequence[Path], archs: Sequence[str], pattern: str | None, *, on_request: bool = False
+) -> Chosen:
+    """The plan that the shared options ask for; raises OctaveError when they ask for nothing that exists.
+
+    on_request: chips on request are in it without being among ``archs``, for what names a variant.
+    """
     from octave_gen import plan, spec
 
     specs = spec.load_all(spec_files) or spec.shipped()
-    planned = plan.variants(specs, archs)
+    planned = plan.variants(specs, archs, on_request=on_request)
     return Chosen(planned, plan.select(planned, pattern))

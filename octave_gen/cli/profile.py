@@ -106,7 +106,7 @@ def _choose(name: str | None, archs: tuple[str, ...], pattern: str | None, spec_
         return choose(spec_files, archs, pattern)
     if archs or pattern:
         raise click.UsageError("VARIANT names one kernel: leave out --arch and --filter")
-    planned = choose(spec_files, (), None).planned
+    planned = choose(spec_files, (), None, on_request=True).planned
     selected = [variant for variant in planned if variant.name == name]
     if not selected:
         from octave_gen.explain import explain

@@ -35,7 +35,7 @@ def command(ctx: click.Context, name: str, spec_files: tuple[Path, ...], out: Pa
     from octave_gen import manifest
     from octave_gen.explain import explain
 
-    planned = choose(spec_files, (), None).planned
+    planned = choose(spec_files, (), None, on_request=True).planned
     variant = next((variant for variant in planned if variant.name == name), None)
     if variant is None:
         miss = explain(name, planned)
@@ -92,6 +92,7 @@ def _lines(variant: Variant, record: Record, built: Manifest | None, library: He
 
 
 def _facts(variant: Variant, record: Record, built: Manifest | None, library: Held) -> Iterator[tuple[str, str]]:
+    from octave_gen.arch import build_command
     from octave_gen.evidence import evidence_words
 
     yield "kernel", f"{variant.kind.name}, launched by torch.ops.octave.{record['op']}: {variant.kind.purpose}"
@@ -112,7 +113,7 @@ def _facts(variant: Variant, record: Record, built: Manifest | None, library: He
     yield "grid", " x ".join(_extent(extent) for extent in geometry["grid"])
     if built is None:
         why = f"not usable: {library.problem}" if library.problem else f"not as it is now in {library.folder}"
-        yield "built", f"{why}; octave-gen build --arch {variant.arch.name}"
+        yield "built", f"{why}; {build_command(variant.arch.name)}"
         return
     yield "library", f"{library.folder / built['library']['file']} sha256 {built['library']['sha256']}"
     yield "compiler", f"{built['compiler']['name']}: {built['compiler']['version']}"
