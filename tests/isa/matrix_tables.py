@@ -1,5 +1,5 @@
-"""Register layouts as AMD's tables and, for CDNA4's wide instructions, IREE state them, and matrices placed in registers
-by them, independent of the formulas in ``arch``."""
+"""Register layouts as AMD's tables and, of CDNA4's wide instructions, IREE state them, and matrices placed by them,
+independent of the formulas in ``arch``."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ SATURATING = """
     v_dot4_i32_iu8 v_dot8_i32_iu4
 """
 KEEPING = """
-    v_mad_u16 v_mad_i16 v_fma_f16 v_fmac_f16 v_div_fixup_f16 v_fma_mixlo_f16 v_fma_mixhi_f16 v_bitop3_b16 v_ashr_pk_i8_i32
-    v_ashr_pk_u8_i32
+    v_mad_u16 v_mad_i16 v_fma_f16 v_fmac_f16 v_div_fixup_f16 v_fma_mixlo_f16 v_fma_mixhi_f16 v_bitop3_b16
+    v_ashr_pk_i8_i32 v_ashr_pk_u8_i32
 """
 
 
@@ -107,7 +107,9 @@ def test_no_instruction_stands_in_two_tables() -> None:
     assert not {*control.BUILDERS, *lanes.BUILDERS} & set(OPERATIONS)
 
 
-@pytest.mark.parametrize("module", ["scalar", "vector_integer", "vector_float", "convert", "compare", "packed", "cdna4"])
+@pytest.mark.parametrize(
+    "module", ["scalar", "vector_integer", "vector_float", "convert", "compare", "packed", "cdna4"]
+)
 def test_no_name_is_written_twice(module: str) -> None:
     rows = re.findall(r'^ +f?"((?:[sv]_\w+ ?)+)":', (ROOM / f"{module}.py").read_text(), re.MULTILINE)
     names = [name for row in rows for name in row.split()]

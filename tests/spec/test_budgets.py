@@ -93,17 +93,17 @@ SINGLE = {
     "kernel missing": ({"kernel": None}, ["  budget[2].kernel: missing", KERNELS]),
     "unknown arch": (
         {"arch": '"gfx94"'},
-        ['  budget[2].arch: "gfx94" is no arch (did you mean gfx942?)', "    allowed: gfx942, gfx1100"],
+        ['  budget[2].arch: "gfx94" is no arch (did you mean gfx942, gfx950?)', "    allowed: gfx942, gfx1100, gfx950"],
     ),
     "arch of another type": (
         {"arch": "[]"},
-        ["  budget[2].arch: expected a string, got a list", "    allowed: gfx942, gfx1100"],
+        ["  budget[2].arch: expected a string, got a list", "    allowed: gfx942, gfx1100, gfx950"],
     ),
     "unsupported arch": (
         {"arch": '"gfx906"'},
         [
             "  budget[2].arch: gfx906 is not supported: no kernel has been built or checked for it",
-            "    allowed: gfx942, gfx1100",
+            "    allowed: gfx942, gfx1100, gfx950",
         ],
     ),
     "group that the spec does not name": (
@@ -266,7 +266,7 @@ def test_agprs_may_fill_the_other_half_of_the_register_file(
 
 def test_on_an_unknown_arch_the_chips_limits_are_not_judged(spec_text: Text, report: Report) -> None:
     lines = report(spec_text(edits={DECODE: {"arch": '"gfx94"', "vgprs": "9999", "sgprs": "0"}}))
-    assert lines[:1] == ['  budget[2].arch: "gfx94" is no arch (did you mean gfx942?)']
+    assert lines[:1] == ['  budget[2].arch: "gfx94" is no arch (did you mean gfx942, gfx950?)']
     assert lines[2:] == ["  budget[2].sgprs: 0 is out of range", "    allowed: 1 or more"]
 
 
@@ -432,7 +432,7 @@ def test_a_wrong_group_of_the_spec_leaves_decode_budgets_unjudged(key: str, spec
 
 def test_wrong_archs_leave_the_coverage_unjudged(spec_text: Text, report: Report) -> None:
     (problem, _) = report(spec_text(top={"archs": '["gfx942", "gfx999"]'}, drop=[STORE], add=[ON_GFX1100]))
-    assert problem == '  archs[1]: "gfx999" is no arch (did you mean gfx942?)'
+    assert problem == '  archs[1]: "gfx999" is no arch (did you mean gfx950, gfx942?)'
 
 
 def test_a_broken_budget_may_be_the_missing_one_but_not_another(spec_text: Text, report: Report) -> None:
