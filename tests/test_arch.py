@@ -117,18 +117,29 @@ def test_a_chip_that_is_not_supported_is_refused_with_its_reason(name: str) -> N
     with pytest.raises(OctaveError) as caught:
         arch.get(name)
     assert caught.value.exit_code == WRONG_REQUEST
-    assert caught.value.what == f"{name} is not supported: {UNSUPPORTED[name]}; supported: gfx942, gfx1100; on request: gfx950"
+    assert (
+        caught.value.what
+        == f"{name} is not supported: {UNSUPPORTED[name]}; supported: gfx942, gfx1100; on request: gfx950"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("gfx94", " (did you mean gfx942, gfx950?)"), ("gfx110", " (did you mean gfx1100, gfx950?)"), ("mi300", ""), ("", "")],
+    [
+        ("gfx94", " (did you mean gfx942, gfx950?)"),
+        ("gfx110", " (did you mean gfx1100, gfx950?)"),
+        ("mi300", ""),
+        ("", ""),
+    ],
 )
 def test_an_unknown_chip_names_the_near_and_the_supported(name: str, near: str) -> None:
     with pytest.raises(OctaveError) as caught:
         arch.get(name)
     assert caught.value.exit_code == WRONG_REQUEST
-    assert caught.value.what == f"{name!r} is no arch that octave-gen knows{near}; supported: gfx942, gfx1100; on request: gfx950"
+    assert (
+        caught.value.what
+        == f"{name!r} is no arch that octave-gen knows{near}; supported: gfx942, gfx1100; on request: gfx950"
+    )
 
 
 @pytest.mark.parametrize(

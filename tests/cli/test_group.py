@@ -176,7 +176,10 @@ def test_completion_script(script: Path) -> None:
         ("octave-gen li", ["list-variants"]),
         ("octave-gen build --arch gfx9", ["gfx942", "gfx950"]),
         ("octave-gen list-variants --arch ", ["gfx942", "gfx1100", "gfx950"]),
-        ("octave-gen show rotate_h256_f16_portable_gfx9", [f"rotate_h256_f16_portable_{arch}" for arch in ("gfx942", "gfx950")]),
+        (
+            "octave-gen show rotate_h256_f16_portable_gfx9",
+            [f"rotate_h256_f16_portable_{arch}" for arch in ("gfx942", "gfx950")],
+        ),
         ("octave-gen build --compiler cl", ["clang-22"]),
     ],
 )

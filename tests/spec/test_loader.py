@@ -141,7 +141,11 @@ TOP_LEVEL = {
         ],
     ),
     "unknown arch": ("archs", '["gfx943"]', ['  archs[0]: "gfx943" is no arch (did you mean gfx942, gfx950?)', CHIPS]),
-    "arch in wrong case": ("archs", '["GFX942"]', ['  archs[0]: "GFX942" is no arch (did you mean gfx942, gfx950?)', CHIPS]),
+    "arch in wrong case": (
+        "archs",
+        '["GFX942"]',
+        ['  archs[0]: "GFX942" is no arch (did you mean gfx942, gfx950?)', CHIPS],
+    ),
     "target id": (
         "archs",
         '["gfx942:xnack-"]',
