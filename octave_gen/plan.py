@@ -140,8 +140,10 @@ def _merge(known: Variant, new: Variant) -> Variant:
     return replace(known, specs=(*known.specs, *(s for s in new.specs if s not in known.specs)))
 
 
-def variants(specs: Iterable[Spec], arch_names: Sequence[str] = ()) -> list[Variant]:
-    """All variants of ``specs`` on ``arch_names`` (empty: every arch the specs name), sorted by kind and name.
+def variants(specs: Iterable[Spec], arch_names: Sequence[str] = (), *, on_request: bool = False) -> list[Variant]:
+    """All variants of ``specs`` on ``arch_names``, sorted by kind and name.
+
+    Without names: on every arch the specs name, chips on request (``Arch.on_request``) only if ``on_request``.
 
     Raises OctaveError for an unknown arch, for an arch that no spec names, for a required kernel that no tier of the
     chip can hold (all of them in one report) and for budgets that are missing or contradict.
@@ -155,9 +157,9 @@ def variants(specs: Iterable[Spec], arch_names: Sequence[str] = ()) -> list[Vari
     missing: list[str] = []
     for spec, kind in product(specs, KINDS.values()):
         for arch_name in spec.archs:
-            if arch_names and arch_name not in arch_names:
-                continue
             chip = archs.get(arch_name)
+            if arch_name not in arch_names if arch_names else chip.on_request and not on_request:
+                continue
             tiers = kind.tiers_on(chip)
             for shape in _shapes(spec, kind):
                 reasons = {tier.name: tier.refuse(shape, chip) for tier in tiers}
@@ -172,7 +174,7 @@ def variants(specs: Iterable[Spec], arch_names: Sequence[str] = ()) -> list[Vari
         lines = "\n  ".join(dict.fromkeys(missing))
         raise wrong_request(f"required kernels do not exist:\n  {lines}", hint="there is no fallback: change the spec")
     if not found:
-        raise wrong_request("the plan is empty", hint="the specs name no variant for these archs")
+        raise wrong_request("the plan is empty", hint="the specs name chips on request alone: name one with --arch")
     order = list(KINDS)
     return sorted(found.values(), key=lambda v: (order.index(v.kind.name), v.arch.name, v.name))
 

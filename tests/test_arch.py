@@ -41,6 +41,13 @@ def test_occupancy_agrees_with_the_compiler(name: str, vgprs: int, waves: int) -
         ("gfx942", 21845, 256, 2),
         ("gfx942", 65536, 1024, 4),
         ("gfx942", 65537, 256, 0),
+        ("gfx950", 0, 256, 8),
+        ("gfx950", 163840, 256, 1),
+        ("gfx950", 81920, 256, 2),
+        ("gfx950", 81921, 256, 1),
+        ("gfx950", 32768, 256, 4),
+        ("gfx950", 32000, 256, 5),
+        ("gfx950", 163841, 256, 0),
         ("gfx1100", 0, 256, 16),
         ("gfx1100", 65536, 256, 4),
         ("gfx1100", 32768, 256, 8),
@@ -50,7 +57,8 @@ def test_occupancy_agrees_with_the_compiler(name: str, vgprs: int, waves: int) -
     ],
 )
 def test_lds_limits_the_waves(name: str, lds_bytes: int, threads: int, waves: int) -> None:
-    """Computed by hand: workgroups that fit the LDS (gfx942: 64 KiB a CU; gfx1100: 128 KiB a WGP) × waves / 4 SIMDs."""
+    """Computed by hand: workgroups that fit the LDS (gfx942: 64 KiB a CU, gfx950: 160 in
+    granules of 1280 bytes; gfx1100: 128 KiB a WGP) × waves / 4 SIMDs."""
     assert ARCHS[name].occupancy(1, lds_bytes, threads) == waves
 
 
@@ -80,6 +88,16 @@ def test_every_chip_offers_tiers_that_exist_and_says_what_its_evidence_is() -> N
         assert on_hardware == (evidence.level == "hardware")
 
 
+def test_a_chip_on_request_says_why_and_what_builds_it() -> None:
+    assert [name for name, chip in ARCHS.items() if chip.on_request] == ["gfx950"]
+    assert ARCHS["gfx950"].evidence.level == "interpreted"
+    assert arch.build_command("gfx950") == "octave-gen build --arch gfx950 --allow-unvalidated"
+    assert arch.build_command("gfx942") == "octave-gen build --arch gfx942"
+    assert arch.build_command("gfx908") == "octave-gen build --arch gfx908"
+    assert arch.supported_words() == "gfx942, gfx1100; on request: gfx950"
+    assert arch.refusal("gfx950") is None
+
+
 def test_no_chip_is_both_supported_and_not() -> None:
     assert not set(ARCHS) & set(UNSUPPORTED)
     assert all(re.fullmatch(r"gfx[0-9a-f]{3,4}", name) for name in (*ARCHS, *UNSUPPORTED))
@@ -99,18 +117,29 @@ def test_a_chip_that_is_not_supported_is_refused_with_its_reason(name: str) -> N
     with pytest.raises(OctaveError) as caught:
         arch.get(name)
     assert caught.value.exit_code == WRONG_REQUEST
-    assert caught.value.what == f"{name} is not supported: {UNSUPPORTED[name]}; supported: gfx942, gfx1100"
+    assert (
+        caught.value.what
+        == f"{name} is not supported: {UNSUPPORTED[name]}; supported: gfx942, gfx1100; on request: gfx950"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("gfx94", " (did you mean gfx942?)"), ("gfx110", " (did you mean gfx1100?)"), ("mi300", ""), ("", "")],
+    [
+        ("gfx94", " (did you mean gfx942, gfx950?)"),
+        ("gfx110", " (did you mean gfx1100, gfx950?)"),
+        ("mi300", ""),
+        ("", ""),
+    ],
 )
 def test_an_unknown_chip_names_the_near_and_the_supported(name: str, near: str) -> None:
     with pytest.raises(OctaveError) as caught:
         arch.get(name)
     assert caught.value.exit_code == WRONG_REQUEST
-    assert caught.value.what == f"{name!r} is no arch that octave-gen knows{near}; supported: gfx942, gfx1100"
+    assert (
+        caught.value.what
+        == f"{name!r} is no arch that octave-gen knows{near}; supported: gfx942, gfx1100; on request: gfx950"
+    )
 
 
 @pytest.mark.parametrize(

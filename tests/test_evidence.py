@@ -14,5 +14,6 @@ def test_hardware_is_claimed_only_where_it_was() -> None:
     assert evidence_words(chip(Evidence("interpreted"))) == "executed and checked in an interpreter"
     hardware = evidence_words(chip(Evidence("hardware", "A. User", "2030-01-02")))
     assert hardware == "run on hardware by A. User, 2030-01-02"
+    assert evidence_words(ARCHS["gfx950"]).endswith("interpreter; built with --allow-unvalidated only")
     with pytest.raises(KeyError):
         evidence_words(chip(Evidence("validated")))

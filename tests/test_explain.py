@@ -46,8 +46,8 @@ def planned() -> list[Variant]:
             "decode has no tier 'scalar'; tiers: portable, mfma, wmma",
         ),
         ("decode_octave_k3v3_h256r64_g6_q4_f16_mfma_gfx1100", "gfx1100 offers no tier 'mfma'; tiers: portable"),
-        ("decode_octave_k3v3_h256r64_g6_q4_f16_portable_gfx950", "gfx950 is not supported: CDNA4"),
-        ("decode_octave_k3v3_h256r64_g6_q4_f16_portable_gfx943", r"did you mean gfx942\?"),
+        ("decode_octave_k3v3_h256r64_g6_q4_f16_portable_gfx90a", "gfx90a is not supported: CDNA2"),
+        ("decode_octave_k3v3_h256r64_g6_q4_f16_portable_gfx943", r"did you mean gfx942, gfx950\?"),
         ("decode_octave_k3v3_h256r64_q4_f16_portable_gfx942", "decode depends on g<GQA group>"),
         ("decode_h256_f16_portable_gfx942", "decode depends on a cache dtype"),
         ("rotate_octave_k3v3_h256_f16_portable_gfx942", "rotate does not depend on a cache dtype"),
@@ -132,7 +132,7 @@ def test_nearest_come_first(planned: list[Variant]) -> None:
     miss = explain("decode_octave_k3v3_h256r64_g7_q4_f16_portable_gfx942", planned)
     assert [name.split("_")[4] for name in miss.nearest] == ["g6", "g8", "g4"]
     assert all(name.replace(name.split("_")[4], "g6") == NAME for name in miss.nearest)
-    assert explain(NAME.replace("gfx942", "gfx950"), planned).nearest[0] in (NAME, NAME.replace("gfx942", "gfx1100"))
+    assert explain(NAME.replace("gfx942", "gfx90a"), planned).nearest[0] in (NAME, NAME.replace("gfx942", "gfx1100"))
     assert explain("rotate_h64_f16_portable_gfx942", planned).nearest[0] == "rotate_h128_f16_portable_gfx942"
 
 

@@ -93,7 +93,7 @@ def test_unit_and_source_leave_the_query_dtype_out() -> None:
 
 
 def test_the_portable_catalogue_has_82_units_and_164_variants_per_arch(portable: list[Variant]) -> None:
-    for arch in ARCHS:
+    for arch in ("gfx942", "gfx1100"):
         mine = [variant for variant in portable if variant.arch.name == arch]
         assert len(mine) == 164
         units = plan.units(mine)
@@ -106,7 +106,8 @@ def test_the_portable_catalogue_has_82_units_and_164_variants_per_arch(portable:
 
 def test_every_tier_of_decode_serves_the_whole_catalogue(catalogue: list[Variant]) -> None:
     decode = [variant for variant in catalogue if variant.kind.name == "decode"]
-    offered = {(chip.name, tier.name) for chip in ARCHS.values() for tier in KINDS["decode"].tiers_on(chip)}
+    chips = [chip for chip in ARCHS.values() if not chip.on_request]
+    offered = {(chip.name, tier.name) for chip in chips for tier in KINDS["decode"].tiers_on(chip)}
     assert offered >= {("gfx942", "portable"), ("gfx942", "mfma"), ("gfx1100", "portable")}
     assert Counter((v.arch.name, v.tier.name) for v in decode) == dict.fromkeys(offered, 144)
     assert Counter((u.first.arch.name, u.first.tier.name) for u in plan.units(decode)) == dict.fromkeys(offered, 72)
@@ -119,6 +120,26 @@ def test_the_catalogue_has_the_promised_groups(catalogue: list[Variant]) -> None
             assert variant.shape.gqa_group is not None
             groups.setdefault(variant.shape.head_size, set()).add(variant.shape.gqa_group)
     assert groups == {256: {1, 2, 3, 4, 6, 8, 16}, 128: {4, 6, 8, 12, 16}}
+
+
+def test_a_chip_on_request_is_planned_when_it_is_named_or_asked_for(catalogue: list[Variant]) -> None:
+    assert {variant.arch.name for variant in catalogue} == {"gfx942", "gfx1100"}
+    named = plan.variants(spec.shipped(), ["gfx950"])
+    assert {variant.arch.name for variant in named} == {"gfx950"}
+    assert {variant.kind.name for variant in named} == set(KINDS)
+    assert len(named) == sum(variant.arch.name == "gfx942" for variant in catalogue)
+    every = plan.variants(spec.shipped(), on_request=True)
+    assert [variant for variant in every if not variant.arch.on_request] == catalogue
+    assert [variant for variant in every if variant.arch.on_request] == named
+    assert plan.variants(spec.shipped(), ["gfx942", "gfx950"]) == [v for v in every if v.arch.name != "gfx1100"]
+
+
+def test_a_plan_of_chips_on_request_alone_says_how_to_get_it() -> None:
+    (one, *_) = spec.shipped()
+    error = refusal([replace(one, archs=("gfx950",))])
+    assert error.what == "the plan is empty"
+    assert error.hint is not None
+    assert "--arch" in error.hint
 
 
 def test_names_are_unique_symbols_and_sorted(catalogue: list[Variant]) -> None:
@@ -243,7 +264,11 @@ def test_each_tier_gets_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     ("arch", "message"),
     [
         ("gfx90a", "gfx90a is not supported: CDNA2: its int8 matrix instruction is narrower"),
-        ("gfx94", "'gfx94' is no arch that octave-gen knows (did you mean gfx942?); supported: gfx942, gfx1100"),
+        (
+            "gfx94",
+            "'gfx94' is no arch that octave-gen knows (did you mean gfx942, gfx950?); "
+            "supported: gfx942, gfx1100; on request: gfx950",
+        ),
         ("gfx1100", "no spec names gfx1100"),
     ],
 )

@@ -1,18 +1,24 @@
 """The chips as data: what a kernel, a budget and the command line need to know of each.
 
-Register and LDS figures: AMD's "CDNA3" and "RDNA3" instruction set documents; the occupancy rule built on them agrees
-with the compiler's own remark on the kernels of this project.
+Register and LDS figures: AMD's "CDNA3", "CDNA4" and "RDNA3" instruction set documents; the occupancy rule built on them
+agrees with the compiler's own remark on the kernels of this project. LDS granules: LLVM's ``getLdsDwGranularity``.
+
+A chip may be there on request only: its kernels can be built, executed in the interpreter and counted, but nothing
+takes it for granted. No plan holds it unless it is named (``--arch``, or a variant's name), so the lists, ``generate``
+and ``check`` leave it out, and ``build`` wants ``--allow-unvalidated`` besides. The README's table of chips shows it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from octave_gen.arch.costs import MI300X, RX_7900_XTX, IssueCosts
+from octave_gen.arch.costs import MI300X, MI355X, RX_7900_XTX, IssueCosts
 from octave_gen.errors import did_you_mean, wrong_request
 
 PORTABLE = "portable"
 """The tier that every chip offers; the others are for matrix cores."""
+ALLOW_UNVALIDATED = "--allow-unvalidated"
+"""The option of ``build`` that chips on request need."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ class Arch:
     ``max_sgprs`` is the largest count that a code object reports, VCC and the other reserved registers included.
     ``elf_machine``: EF_AMDGPU_MACH in the flags of its code objects (LLVM, "User Guide for AMDGPU Backend").
     ``costs``: of the issue model, for one product with this chip.
+    ``on_request``: why nothing is planned for the chip unless it is named, and built only with ``ALLOW_UNVALIDATED``;
+    None for the other chips.
     """
 
     name: str
@@ -57,6 +65,12 @@ class Arch:
     max_workgroup_lds: int
     costs: IssueCosts
     evidence: Evidence
+    on_request: str | None = None
+
+    @property
+    def gfx9(self) -> bool:
+        """Whether its instruction set is of LLVM's gfx9 line (CDNA)."""
+        return self.family.startswith("CDNA")
 
     @property
     def matrix_tier(self) -> str | None:
@@ -122,6 +136,27 @@ ARCHS: dict[str, Arch] = {
             costs=RX_7900_XTX,
             evidence=Evidence("interpreted"),
         ),
+        Arch(
+            name="gfx950",
+            elf_machine=0x4F,
+            family="CDNA4",
+            product="Instinct MI350",
+            wave_size=64,
+            tiers=(PORTABLE, "mfma"),
+            vgpr_file=512,
+            vgpr_granule=8,
+            max_vgprs=512,
+            max_sgprs=108,
+            unified_registers=True,
+            max_waves_per_simd=8,
+            lds_scope=163840,
+            lds_simds=4,
+            lds_granule=1280,
+            max_workgroup_lds=163840,
+            costs=MI355X,
+            evidence=Evidence("interpreted"),
+            on_request="no kernel was launched on it, and the layouts of its wide matrix instructions are assumed",
+        ),
     )
 }
 
@@ -132,7 +167,6 @@ UNSUPPORTED: dict[str, str] = {
     "gfx90a": "CDNA2: its int8 matrix instruction is narrower than the one the kernels use",
     "gfx940": "a pre-production CDNA3 stepping; the product is gfx942",
     "gfx941": "a pre-production CDNA3 stepping; the product is gfx942",
-    "gfx950": "CDNA4: no kernel has been built or checked for it",
     "gfx1030": "RDNA2 has no matrix instruction; no kernel has been built or checked for it",
     "gfx1101": "RDNA3, but no kernel has been checked for it; only gfx1100 is supported",
     "gfx1102": "RDNA3, but no kernel has been checked for it; only gfx1100 is supported",
@@ -148,10 +182,23 @@ def refusal(name: str) -> str | None:
     """Why there are no kernels for the chip ``name``, or None when it is supported."""
     if name in ARCHS:
         return None
-    supported = f"supported: {', '.join(ARCHS)}"
+    supported = f"supported: {supported_words()}"
     if name in UNSUPPORTED:
         return f"{name} is not supported: {UNSUPPORTED[name]}; {supported}"
     return f"{name!r} is no arch that octave-gen knows{did_you_mean(name, list(ARCHS))}; {supported}"
+
+
+def supported_words() -> str:
+    """The supported chips, those on request last."""
+    on_request = [chip.name for chip in ARCHS.values() if chip.on_request]
+    always = ", ".join(name for name in ARCHS if name not in on_request)
+    return always + (f"; on request: {', '.join(on_request)}" if on_request else "")
+
+
+def build_command(name: str) -> str:
+    """The command that builds the kernels of the chip ``name``."""
+    on_request = name in ARCHS and ARCHS[name].on_request
+    return f"octave-gen build --arch {name}" + (f" {ALLOW_UNVALIDATED}" if on_request else "")
 
 
 def get(name: str) -> Arch:

@@ -1,14 +1,17 @@
 """What the issue model of ``profile`` charges: for how many clocks an instruction keeps its SIMD, LDS or HBM busy.
 
-Instruction rates: AMD's "CDNA3" and "RDNA3" instruction set documents (a wave64 passes a CDNA SIMD of 16 lanes in four
-clocks, a wave32 an RDNA SIMD in one) and LLVM's SISchedule.td (quarter-rate instructions). Matrix rates: the peak rates
-of the products below, which are ``compute_units * simds * rate * clock``. LDS: 32 banks of 4 bytes a clock.
+Instruction rates: AMD's "CDNA3", "CDNA4" and "RDNA3" instruction set documents (a wave64 passes a CDNA SIMD of 16 lanes
+in four clocks, a wave32 an RDNA SIMD in one) and LLVM's SISchedule.td (quarter-rate instructions). Matrix rates: the
+peak rates of the products below, which are ``compute_units * simds * rate * clock``; but no MFMA takes fewer clocks
+than it has rows (its passes in SISchedule.td), so that CDNA4 does the narrow ones, which it shares with CDNA3, at half
+its rate.
+LDS: 32 banks of 4 bytes a clock; CDNA4 has 64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from octave_gen.arch.layouts import MatrixLayout
 
@@ -49,6 +52,13 @@ CDNA3_LONE_WAVE = LoneWave(
     accumulate=0,
     lds=64,
     branch=32,
+)
+
+CDNA4_LONE_WAVE = replace(
+    # SIDPGFX950FullSpeedModel says the same, but GCNHazardRecognizer wants one slot more after a matrix instruction,
+    # and clang waits that long.
+    CDNA3_LONE_WAVE,
+    matrix=16,
 )
 
 RDNA3_LONE_WAVE = LoneWave(
@@ -97,7 +107,7 @@ class IssueCosts:
 
     def matrix(self, layout: MatrixLayout) -> float:
         """Clocks of a matrix instruction on its SIMD."""
-        return 2 * layout.rows * layout.columns * layout.depth / self.matrix_rate[layout.element]
+        return max(2 * layout.rows * layout.columns * layout.depth / self.matrix_rate[layout.element], layout.rows)
 
 
 MI300X = IssueCosts(
@@ -113,6 +123,24 @@ MI300X = IssueCosts(
     matrix_overlaps_valu=True,
     lds_bytes=128,
     lone_wave=CDNA3_LONE_WAVE,
+    calibration=None,
+)
+
+MI355X = IssueCosts(
+    # AMD's data sheet: 256 CUs, 2400 MHz, 8 TB/s; 2516.6 TFLOPS fp16 and bf16, 5033.2 TOPS int8, all dense. VALU as on
+    # CDNA3. LDS reads go at 256 bytes a clock (AMD's announcement of CDNA4: twice CDNA3's); what stores and bank
+    # conflicts take is counted besides.
+    product="Instinct MI355X",
+    compute_units=256,
+    clock=2.4e9,
+    memory_bandwidth=8e12,
+    simds=4,
+    valu=4,
+    quarter_rate=16,
+    matrix_rate={"f16": 1024, "bf16": 1024, "i8": 2048},
+    matrix_overlaps_valu=True,
+    lds_bytes=256,
+    lone_wave=CDNA4_LONE_WAVE,
     calibration=None,
 )
 

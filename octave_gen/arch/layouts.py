@@ -3,6 +3,11 @@
 Source: the tables of AMD's matrix instruction calculator for CDNA3 and RDNA3, which the tests hold these formulas
 against. They have no table of ``v_wmma_f16_16x16x16_f16``: AMD's "How to accelerate AI applications on RDNA 3 using
 WMMA" puts its C and D where the fp32 result has them, in one half of each register.
+
+Of CDNA4 they have none either. That its wide MFMAs keep the rule of the narrow ones, a lane holding twice as many
+consecutive k, is what two compilers assume that say it in notations of their own: IREE (``getSingleSubgroupLayout`` of
+its GPU dialect, which the tests hold the formulas against) and FlyDSL (``tv_layout_a``, ``_b`` and ``_c`` of its MMA
+atoms).
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ _BITS = {"i8": 8, "iu8": 8, "f16": 16, "bf16": 16, "f32": 32, "i32": 32}
 
 @dataclass(frozen=True)
 class MatrixLayout:
-    """One matrix instruction of ``arch`` in waves of ``wave_size`` lanes; it multiplies one block.
+    """One matrix instruction of ``archs`` in waves of ``wave_size`` lanes; it multiplies one block.
 
     A is [rows, depth] and B [depth, columns], of ``element`` s packed into registers from the low bits up; ``iu8`` is
     signed or not as ``neg_lo`` says. C and D are [rows, columns] of ``result`` s, one to a register.
@@ -25,7 +30,7 @@ class MatrixLayout:
     """
 
     mnemonic: str
-    arch: str
+    archs: tuple[str, ...]
     wave_size: int
     rows: int
     columns: int
@@ -78,14 +83,21 @@ class MatrixLayout:
         return first + self.packed * register + part
 
 
-def _mfma(size: int, depth: int, element: str, result: str) -> MatrixLayout:
+_CDNA = ("gfx942", "gfx950")
+
+
+def _mfma(size: int, depth: int, element: str, result: str, archs: tuple[str, ...] = _CDNA) -> MatrixLayout:
     name = f"v_mfma_{result}_{size}x{size}x{depth}_{element}"
-    return MatrixLayout(name, "gfx942", 64, size, size, depth, element, result, repeated=False, run=4)
+    return MatrixLayout(name, archs, 64, size, size, depth, element, result, repeated=False, run=4)
+
+
+def _wide_mfma(size: int, depth: int, element: str, result: str) -> MatrixLayout:
+    return _mfma(size, depth, element, result, ("gfx950",))
 
 
 def _wmma(element: str, result: str) -> MatrixLayout:
     name = f"v_wmma_{result}_16x16x16_{element}"
-    return MatrixLayout(name, "gfx1100", 32, 16, 16, 16, element, result, repeated=True, run=1)
+    return MatrixLayout(name, ("gfx1100",), 32, 16, 16, 16, element, result, repeated=True, run=1)
 
 
 MATRIX_LAYOUTS: dict[str, MatrixLayout] = {
@@ -97,6 +109,12 @@ MATRIX_LAYOUTS: dict[str, MatrixLayout] = {
         _mfma(32, 8, "f16", "f32"),
         _mfma(16, 16, "bf16", "f32"),
         _mfma(32, 8, "bf16", "f32"),
+        _wide_mfma(16, 64, "i8", "i32"),
+        _wide_mfma(32, 32, "i8", "i32"),
+        _wide_mfma(16, 32, "f16", "f32"),
+        _wide_mfma(32, 16, "f16", "f32"),
+        _wide_mfma(16, 32, "bf16", "f32"),
+        _wide_mfma(32, 16, "bf16", "f32"),
         _wmma("iu8", "i32"),
         _wmma("f16", "f32"),
         _wmma("bf16", "f32"),

@@ -143,8 +143,11 @@ def gpus(nodes: Path = KFD_NODES) -> Finding:
     """The AMD GPUs that the driver lists; kernels for other chips than the supported ones do not exist."""
     found = Counter(_gpu_archs(nodes))
     problem = None
-    if found and not set(found) & set(archs.ARCHS):
-        problem = f"no kernels for it; supported: {', '.join(archs.ARCHS)}"
+    known = [archs.ARCHS[name] for name in sorted(found) if name in archs.ARCHS]
+    if found and not known:
+        problem = f"no kernels for it; supported: {archs.supported_words()}"
+    elif known and all(chip.on_request for chip in known):
+        problem = f"no kernels for it but on request: {archs.build_command(known[0].name)}"
     text = ", ".join(f"{count} x {name}" for name, count in sorted(found.items()))
     remedy = f"needs one of {', '.join(archs.ARCHS)} and the amdgpu driver"
     return Finding("GPU", text or None, "runs kernels; build does not need one", False, remedy, problem)

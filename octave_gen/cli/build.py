@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from octave_gen import paths
+from octave_gen.arch import ALLOW_UNVALIDATED
 from octave_gen.cli.options import (
     arch_option,
     choose,
@@ -19,10 +21,12 @@ from octave_gen.cli.options import (
     out_option,
     spec_option,
 )
+from octave_gen.errors import wrong_request
 
 if TYPE_CHECKING:
     from octave_gen.build.preview import Step
     from octave_gen.build.target import BuiltLibrary
+    from octave_gen.plan import Variant
 
 COMPILERS = ("ziglang", "clang-22", "rocm")
 
@@ -38,6 +42,9 @@ COMPILERS = ("ziglang", "clang-22", "rocm")
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Compiles at once. Default: as cores and memory allow."
 )
+@click.option(
+    ALLOW_UNVALIDATED, is_flag=True, help="Build also for chips on request; without it their kernels are refused."
+)
 @click.option("--keep-going", is_flag=True, help="After a failure build the rest all the same; exit 1 in the end.")
 @dry_run_option("Say what would be compiled and what the cache holds, and build nothing.")
 @json_option
@@ -48,6 +55,7 @@ def command(
     out: Path | None,
     compiler: str,
     jobs: int | None,
+    allow_unvalidated: bool,
     keep_going: bool,
     dry_run: bool,
     as_json: bool,
@@ -65,6 +73,8 @@ def command(
         click.echo(line, err=True)
 
     chosen = choose(spec_files, archs, pattern)
+    if not allow_unvalidated:
+        _refuse_on_request(chosen.selected)
     planned = plan.with_siblings(chosen.selected, chosen.planned)
     folder = out or paths.default_out()
     if dry_run:
@@ -72,6 +82,16 @@ def command(
         return
     built = pipeline.build(planned, out=folder, compiler=compiler, jobs=jobs, keep_going=keep_going, progress=progress)
     _print_built(built, as_json)
+
+
+def _refuse_on_request(selected: Sequence[Variant]) -> None:
+    for chip in {variant.arch.name: variant.arch for variant in selected}.values():
+        if chip.on_request:
+            raise wrong_request(
+                f"kernels for {chip.name} are built on request only: {chip.on_request}",
+                where="arch",
+                hint=f"pass {ALLOW_UNVALIDATED} to build them all the same",
+            )
 
 
 def _print_steps(steps: list[Step], as_json: bool) -> None:

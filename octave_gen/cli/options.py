@@ -27,7 +27,7 @@ def complete_variant(ctx: click.Context, param: click.Parameter, incomplete: str
     """Names of the shipped variants that begin with ``incomplete``."""
     from octave_gen import plan, spec
 
-    names = (variant.name for variant in plan.variants(spec.shipped()))
+    names = (variant.name for variant in plan.variants(spec.shipped(), on_request=True))
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
@@ -36,7 +36,7 @@ def _arch_option(default: str) -> Callable[[Function], Function]:
     return click.option("--arch", "archs", multiple=True, metavar="ARCH", shell_complete=_complete_arch, help=text)
 
 
-arch_option = _arch_option("every chip that the specs name")
+arch_option = _arch_option("every chip that the specs name, but for those on request")
 built_arch_option = _arch_option("every chip that a library is there for")
 filter_option = click.option(
     "--filter", "pattern", metavar="GLOB", help="Only variants whose name matches, such as 'decode_*_g6_*'."
@@ -68,11 +68,13 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def build_command(arch: str, spec_files: Sequence[Path], out: Path | None) -> str:
+def build_line(arch: str, spec_files: Sequence[Path], out: Path | None) -> str:
     """The `octave-gen build` that makes what a command with these options did not find."""
+    from octave_gen.arch import build_command
+
     specs = [word for file in spec_files for word in ("--spec", str(file))]
     folder = ["--out", str(out)] if out else []
-    return shlex.join(["octave-gen", "build", "--arch", arch, *specs, *folder])
+    return " ".join([build_command(arch), *map(shlex.quote, (*specs, *folder))])
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,15 @@ class Chosen:
     selected: list[Variant]
 
 
-def choose(spec_files: Sequence[Path], archs: Sequence[str], pattern: str | None) -> Chosen:
-    """The plan that the shared options ask for; raises OctaveError when they ask for nothing that exists."""
+def choose(
+    spec_files: Sequence[Path], archs: Sequence[str], pattern: str | None, *, on_request: bool = False
+) -> Chosen:
+    """The plan that the shared options ask for; raises OctaveError when they ask for nothing that exists.
+
+    on_request: chips on request are in it without being among ``archs``, for what names a variant.
+    """
     from octave_gen import plan, spec
 
     specs = spec.load_all(spec_files) or spec.shipped()
-    planned = plan.variants(specs, archs)
+    planned = plan.variants(specs, archs, on_request=on_request)
     return Chosen(planned, plan.select(planned, pattern))

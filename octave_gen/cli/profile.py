@@ -115,7 +115,7 @@ def _choose(
         return Chosen(chosen.planned, held or chosen.selected)
     if archs or pattern:
         raise click.UsageError("VARIANT names one kernel: leave out --arch and --filter")
-    planned = choose(spec_files, (), None).planned
+    planned = choose(spec_files, (), None, on_request=True).planned
     selected = [variant for variant in planned if variant.name == name]
     if not selected:
         from octave_gen.explain import explain

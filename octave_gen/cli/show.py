@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from octave_gen import paths
-from octave_gen.cli.options import build_command, choose, complete_variant, json_option, out_option, spec_option
+from octave_gen.cli.options import build_line, choose, complete_variant, json_option, out_option, spec_option
 from octave_gen.cli.standing import BUILT, STALE, Held, held
 from octave_gen.errors import WRONG_REQUEST
 
@@ -35,7 +35,7 @@ def command(ctx: click.Context, name: str, spec_files: tuple[Path, ...], out: Pa
     from octave_gen import manifest
     from octave_gen.explain import explain
 
-    planned = choose(spec_files, (), None).planned
+    planned = choose(spec_files, (), None, on_request=True).planned
     variant = next((variant for variant in planned if variant.name == name), None)
     if variant is None:
         miss = explain(name, planned)
@@ -49,7 +49,7 @@ def command(ctx: click.Context, name: str, spec_files: tuple[Path, ...], out: Pa
         extra = {key: built[key] for key in ("bundle", "compiler", "host", "library", "torch")} if built else {}
         click.echo(manifest.dump({**record, **extra}), nl=False)
     else:
-        build = build_command(variant.arch.name, spec_files, out)
+        build = build_line(variant.arch.name, spec_files, out)
         click.echo("\n".join(_lines(variant, record, built, library, build)))
 
 

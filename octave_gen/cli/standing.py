@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from octave_gen.arch import build_command
 from octave_gen.errors import OctaveError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def held(out: Path, arch: str) -> Held:
     if made is None:
         return Held(folder)
     try:
-        check_library(folder / made["library"]["file"], made["library"], f"octave-gen build --arch {arch} --out {out}")
+        check_library(folder / made["library"]["file"], made["library"], f"{build_command(arch)} --out {out}")
     except OctaveError as error:
         return Held(folder, problem=f"{error.where}: {error.what}")
     return Held(folder, made, verified=record.read(folder))

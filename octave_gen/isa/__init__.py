@@ -1,4 +1,4 @@
-"""A functional interpreter for code objects of gfx942 and gfx1100, in numpy.
+"""A functional interpreter for code objects of gfx942, gfx950 and gfx1100, in numpy.
 
 It executes what clang compiled and counts what it does. It shows functional semantics: no hazards, no caches, no
 timing, no races between workgroups, and no claim about hardware.

@@ -2,7 +2,8 @@
 
 Address: base + scalar offset + offset (raw), or + index * stride too (structured). An access past the descriptor's
 records reads 0 and stores nothing; that is the feature, no fault. Raw buffers are checked word by word, structured ones
-by index ("Buffer addressing" in the CDNA3 and RDNA3 documents). Swizzled and LDS forms are refused.
+by index ("Buffer addressing" in the CDNA3 and RDNA3 documents). Swizzled forms are refused. Loads to LDS are in
+``lds_direct``; what they write for a lane past the records is not documented, so there that is a fault.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from octave_gen.isa import lds_direct
 from octave_gen.isa.atomics import ATOMICS, on_memory
 from octave_gen.isa.decode import Instruction, Operand
 from octave_gen.isa.faults import InstructionError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"buffer_(load|store)_(\w+)")
 _HINTS = {"offset", "offen", "idxen", "glc", "slc", "dlc", "sc0", "sc1", "nt"}
+_TO_LDS = "lds"
 _SWIZZLE = {True: 1 << 31, False: 0xC0000000}
 """Where a descriptor says that it is swizzled: bit 31 of word 1 on gfx9, bits 30 and 31 on gfx11."""
 
@@ -60,7 +63,7 @@ class Descriptor:
 
 
 def _descriptor(instruction: Instruction, operands: tuple[Operand, ...], chip: Chip) -> Descriptor:
-    unknown = set(instruction.modifiers) - _HINTS
+    unknown = set(instruction.modifiers) - _HINTS - {_TO_LDS}
     if unknown:
         raise UnknownError(f"{instruction.mnemonic}: modifier {sorted(unknown)[0]}")
     vector, resource, scalar = operands
@@ -77,6 +80,8 @@ def _descriptor(instruction: Instruction, operands: tuple[Operand, ...], chip: C
 
 def build(instruction: Instruction, chip: Chip) -> Step:
     """One buffer instruction; raises UnknownError for forms that are not executed."""
+    if _TO_LDS in instruction.modifiers:
+        return _build_to_lds(instruction, chip)
     data = instruction.operands[0] if instruction.operands else None
     if data is None or len(instruction.operands) != 4:
         raise UnknownError(instruction.mnemonic)
@@ -116,6 +121,28 @@ def build(instruction: Instruction, chip: Chip) -> Step:
                 _store(b, address + ahead, inside, operand, word, key)
 
     return move
+
+
+def _build_to_lds(instruction: Instruction, chip: Chip) -> Step:
+    match = _NAME.fullmatch(instruction.base)
+    if match is None or match[1] != "load" or len(instruction.operands) != 3:
+        raise UnknownError(f"{instruction.mnemonic} to LDS")
+    descriptor = _descriptor(instruction, instruction.operands, chip)
+    format_ = lds_direct.format_of(match[2], instruction.mnemonic, chip)
+    key, offset = instruction.address, descriptor.constant
+
+    def step(b: Batch) -> None:
+        address, checked, limit = descriptor.resolve(b)
+        last = np.uint64(0 if descriptor.index is not None else format_.size - 1)
+        if (b.exec & (checked + last >= limit)).any():
+            raise InstructionError("unsupported", "a load to LDS past the records of its buffer")
+        mask = None if b.full else b.exec
+        picked = chosen(address, mask)
+        if picked.size:
+            b.chunk.counters.vmem_load += len(picked) * format_.size
+            lds_direct.write_local(b, format_, offset, mask, b.chunk.space.load(picked, format_.size, key))
+
+    return step
 
 
 def _load(b: Batch, address: NDArray[np.uint64], inside: Mask, operand: Operand, word: Format, key: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from octave_gen.isa.decode import Instruction
 
 if TYPE_CHECKING:
+    from octave_gen.isa.operands import Chip
     from octave_gen.isa.registers import Mask
     from octave_gen.isa.types import Array
 
@@ -132,7 +133,7 @@ class Tally:
         self.lds_cycles = self.lds_ideal = 0
         self._cycles: dict[tuple[bytes, bytes, int, bool], tuple[int, int]] = {}
 
-    def local(self, address: Array, mask: Mask, size: int, *, load: bool, gfx9: bool) -> None:
+    def local(self, address: Array, mask: Mask, size: int, *, load: bool, chip: Chip) -> None:
         """One LDS access: byte addresses uint32 [waves, lanes], ``size`` bytes for every lane in ``mask``.
 
         Moving a wave's addresses by whole words turns the banks round and changes no count, so equal patterns are
@@ -151,7 +152,7 @@ class Tally:
         if cycles is None:
             if len(self._cycles) > 512:
                 self._cycles.clear()
-            cycles = self._cycles[key] = bank_cycles(address.astype(np.int64), mask, size, load=load, gfx9=gfx9)
+            cycles = self._cycles[key] = bank_cycles(address.astype(np.int64), mask, size, load=load, chip=chip)
         self.lds_cycles += cycles[0]
         self.lds_ideal += cycles[1]
 

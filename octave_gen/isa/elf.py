@@ -137,7 +137,7 @@ class CodeObject:
 
 
 def load(data: bytes) -> CodeObject:
-    """Reads a code object of gfx942 or gfx1100; raises OctaveError for anything else, saying what it is."""
+    """Reads a code object of gfx942, gfx950 or gfx1100; raises OctaveError for anything else, saying what it is."""
     from elftools.common.exceptions import ELFError
 
     try:
@@ -166,8 +166,7 @@ def _load(data: bytes) -> CodeObject:
     table: Any = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
     symbols = {symbol.name: int(symbol["st_value"]) for symbol in table.iter_symbols() if symbol.name}
     kernels = {
-        entry[".name"]: _descriptor(image, symbols[entry[".symbol"]], entry, chip.name)
-        for entry in note["amdhsa.kernels"]
+        entry[".name"]: _descriptor(image, symbols[entry[".symbol"]], entry, chip) for entry in note["amdhsa.kernels"]
     }
     if not kernels:
         raise wrong_request("the code object holds no kernel", where="load", hint=_REBUILD)
@@ -250,13 +249,13 @@ def user_sgpr_size(name: str) -> int:
     return dict(_USER_SGPRS)[name]
 
 
-def _descriptor(image: bytes, at: int, entry: dict[str, Any], name: str) -> KernelDescriptor:
+def _descriptor(image: bytes, at: int, entry: dict[str, Any], chip: chips.Arch) -> KernelDescriptor:
     lds, scratch, kernarg, _, offset = struct.unpack_from("<IIIIq", image, at)
     rsrc3, rsrc1, rsrc2, properties = struct.unpack_from("<IIIH", image, at + 44)
-    wave_size = 64 if name == "gfx942" or not properties >> 10 & 1 else 32
-    granule = 8 if name == "gfx942" or wave_size == 32 else 4
+    wave_size = 64 if chip.gfx9 or not properties >> 10 & 1 else 32
+    granule = 8 if chip.gfx9 or wave_size == 32 else 4
     total = ((rsrc1 & 0x3F) + 1) * granule
-    vgprs = min(total, ((rsrc3 & 0x3F) + 1) * 4) if name == "gfx942" else total
+    vgprs = min(total, ((rsrc3 & 0x3F) + 1) * 4) if chip.gfx9 else total
     arguments = tuple(
         KernelArgument(row.get(".name", ""), row[".offset"], row[".size"], row[".value_kind"])
         for row in entry.get(".args", [])

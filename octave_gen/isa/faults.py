@@ -17,7 +17,7 @@ KINDS: dict[str, str] = {
     "scratch_bounds": "access outside the lane's scratch memory",
     "barrier_divergence": "waves of a workgroup wait at different barriers",
     "matrix_operands": "WMMA operands that the chip does not accept",
-    "partial_exec": "WMMA with lanes switched off",
+    "partial_exec": "an instruction for whole waves with lanes switched off",
     "step_limit": "the kernel did not end",
     "trap": "the kernel trapped",
     "wild_jump": "jump to an address that holds no instruction",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from octave_gen.isa import bits
 from octave_gen.isa.decode import M0, Instruction
+from octave_gen.isa.faults import InstructionError
 from octave_gen.isa.operands import Chip, Reader, Step, UnknownError, reader, scalar_writer, write_vector
 from octave_gen.isa.types import U32, Array
 
@@ -118,6 +119,27 @@ def _swap(instruction: Instruction, chip: Chip) -> Step:
         first, second = b.v.u32[one].copy(), b.v.u32[two].copy()
         write_vector(b, one, second)
         write_vector(b, two, first)
+
+    return step
+
+
+def _swap_rows(instruction: Instruction, chip: Chip, *, rows: int) -> Step:
+    """Groups of ``rows`` lanes: the odd ones of the first register change places with the even ones of the second.
+
+    Both registers are written under EXEC; with a lane switched off (or ``fi``, which asks for such lanes) the result is
+    not documented, and it is refused.
+    """
+    _no_modifiers(instruction, ("bound_ctrl", "fi"))
+    one, two = instruction.operands[0].index, instruction.operands[1].index
+    odd = np.flatnonzero(np.arange(chip.lanes) // rows % 2)
+
+    def step(b: Batch) -> None:
+        if not b.full:
+            raise InstructionError("partial_exec", f"{instruction.base} with lanes switched off")
+        first, second = b.v.u32[one], b.v.u32[two]
+        kept = first[:, odd].copy()
+        first[:, odd] = second[:, odd - rows]
+        second[:, odd - rows] = kept
 
     return step
 
@@ -249,6 +271,8 @@ BUILDERS: dict[str, Builder] = {
     "v_mbcnt_lo_u32_b32": partial(_lanes_below, upper=False),
     "v_mbcnt_hi_u32_b32": partial(_lanes_below, upper=True),
     "v_swap_b32": _swap,
+    "v_permlane16_swap_b32": partial(_swap_rows, rows=16),
+    "v_permlane32_swap_b32": partial(_swap_rows, rows=32),
     "v_accvgpr_write_b32": _write_accumulator,
     "v_accvgpr_mov_b32": _write_accumulator,
     "v_accvgpr_read_b32": _read_accumulator,

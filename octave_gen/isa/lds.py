@@ -3,8 +3,12 @@
 Bank model: 32 banks of 4 bytes; a wave's access runs in phases of as many lanes as 128 bytes hold, and a phase takes as
 many cycles as the fullest bank has different words in it. Which lanes make a phase: consecutive ones, but for 16-byte
 loads of gfx942, where a phase pairs two groups of four lanes ("Understanding AMD GPU LDS and Bank Conflicts" in the
-documentation of AMD's Composable Kernel; 32 banks and 128 bytes a clock: the CDNA3 and RDNA3 documents). Nothing of it
-is measured on hardware.
+documentation of AMD's Composable Kernel; 32 banks and 128 bytes a clock: the CDNA3 and RDNA3 documents).
+
+gfx950: 64 banks; loads run in phases of 256 bytes, stores of 128. Source: what the HipKittens project published of its
+measurements of ``ds_read_b64``, ``ds_read_b128`` (whose phases pair groups of lanes in another order) and
+``ds_write_b64``; loads of 4 bytes are taken to follow, stores of other sizes too. No part of the model was measured by
+this project.
 """
 
 from __future__ import annotations
@@ -28,6 +32,10 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"ds_(?:(read|load)|(?:write|store))(2|_2addr)?(st64|_stride64)?_(\w+)")
 _BANKS = 32
+_READ16_PHASES_GFX950 = (
+    (*range(4), *range(12, 16), *range(20, 28)),
+    (*range(4, 12), *range(16, 20), *range(28, 32)),
+)
 _READ16_PHASES = (
     tuple(range(4)) + tuple(range(20, 24)),
     tuple(range(4, 8)) + tuple(range(16, 20)),
@@ -62,18 +70,20 @@ class LocalMemory:
 
 
 @cache
-def _phases(lanes: int, size: int, load: bool, gfx9: bool) -> NDArray[np.intp]:
+def _phases(lanes: int, size: int, load: bool, chip: Chip) -> NDArray[np.intp]:
     """Lane numbers [phases, lanes of a phase]."""
-    if size == 16 and load and gfx9:
-        pattern = np.array(_READ16_PHASES)
+    if size == 16 and load and chip.gfx9:
+        pattern = np.array(_READ16_PHASES_GFX950 if chip.gfx950 else _READ16_PHASES)
         return np.concatenate([pattern + half for half in range(0, lanes, 32)])
-    width = min(lanes, 32, 128 // max(size, 4))
+    twice = 2 if load and chip.gfx950 else 1
+    width = min(lanes, 32 * twice, 128 * twice // max(size, 4))
     return np.arange(lanes - lanes % width).reshape(-1, width) if size != 12 else np.arange(lanes).reshape(-1, 8)
 
 
-def bank_cycles(address: NDArray[np.int64], mask: Mask, size: int, *, load: bool, gfx9: bool) -> tuple[int, int]:
+def bank_cycles(address: NDArray[np.int64], mask: Mask, size: int, *, load: bool, chip: Chip) -> tuple[int, int]:
     """(cycles that the banks need, cycles without conflicts) for byte addresses [waves, lanes], lanes in ``mask``."""
-    groups = _phases(mask.shape[1], size, load, gfx9)
+    groups = _phases(mask.shape[1], size, load, chip)
+    banks = 64 if chip.gfx950 else _BANKS
     words = max(size // 4, 1)
     first = address[:, groups] >> 2
     on = mask[:, groups].reshape(-1, groups.shape[1])
@@ -89,8 +99,8 @@ def bank_cycles(address: NDArray[np.int64], mask: Mask, size: int, *, load: bool
     new[:, 1:] = every[:, 1:] != every[:, :-1]
     new &= every >= 0
     rows = np.nonzero(new)[0]
-    load_of_bank = np.bincount(rows * _BANKS + every[new] % _BANKS, minlength=ideal * _BANKS)
-    return int(load_of_bank.reshape(ideal, _BANKS).max(axis=1).sum()), ideal
+    load_of_bank = np.bincount(rows * banks + every[new] % banks, minlength=ideal * banks)
+    return int(load_of_bank.reshape(ideal, banks).max(axis=1).sum()), ideal
 
 
 def build(instruction: Instruction, chip: Chip) -> Step:
@@ -122,7 +132,7 @@ def _load(instruction: Instruction, format_: Format, offsets: list[int], chip: C
             total = b.v.u32[register] + np.uint32(offset)
             where = local.offsets(b, chosen(total, mask).astype(np.int64), format_.size, mask, "load")
             units.append(local.store.gather(where, format_.size))
-            b.chunk.counters.local(total, b.exec, format_.size, load=True, gfx9=chip.gfx9)
+            b.chunk.counters.local(total, b.exec, format_.size, load=True, chip=chip)
         for target, unit in zip(targets, units, strict=True):
             loaded(b, target, format_, mask, unit)
 
@@ -139,6 +149,6 @@ def _store(instruction: Instruction, format_: Format, offsets: list[int], chip: 
             total = b.v.u32[register] + np.uint32(offset)
             where = local.offsets(b, chosen(total, mask).astype(np.int64), format_.size, mask, "store")
             local.store.scatter(where, format_.size, stored(b, operand, format_, mask))
-            b.chunk.counters.local(total, b.exec, format_.size, load=False, gfx9=chip.gfx9)
+            b.chunk.counters.local(total, b.exec, format_.size, load=False, chip=chip)
 
     return step

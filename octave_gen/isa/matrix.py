@@ -105,7 +105,7 @@ class MatrixInstruction:
     def _matrix(self, block: Registers, signed: bool, sources: NDArray[np.intp]) -> NDArray[Any]:
         """The elements at ``sources`` of every wave [waves, sources], widened so that sums of products are exact.
 
-        Sums of 32 products of bytes stay below 2^24: exact in float32, in any order.
+        Sums of 64 products of bytes stay below 2^24: exact in float32, in any order.
         """
         waves = np.ascontiguousarray(block.transpose(1, 0, 2)).reshape(block.shape[1], -1)
         element = self.layout.element

@@ -22,7 +22,7 @@ _TYPES = {"f32": F32, "i32": I32, "f16": F16}
 def build(instruction: Instruction, chip: Chip) -> Step:
     """One matrix instruction; raises UnknownError for another shape, modifier or operand."""
     matrix = MATRIX.get(instruction.base)
-    if matrix is None or (matrix.layout.arch == "gfx942") != chip.gfx9 or matrix.layout.wave_size != chip.lanes:
+    if matrix is None or chip.arch not in matrix.layout.archs or matrix.layout.wave_size != chip.lanes:
         raise UnknownError(instruction.mnemonic)
     refused = matrix.refusal(instruction.modifiers)
     if refused is not None:

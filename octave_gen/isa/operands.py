@@ -24,10 +24,15 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Chip:
-    """What instructions depend on. gfx9: gfx942, else gfx1100."""
+    """What instructions depend on. gfx9: gfx942 or, with gfx950, that; else gfx1100."""
 
     gfx9: bool
     lanes: int
+    gfx950: bool = False
+
+    @property
+    def arch(self) -> str:
+        return "gfx950" if self.gfx950 else "gfx942" if self.gfx9 else "gfx1100"
 
 
 @dataclass(frozen=True)

@@ -152,13 +152,13 @@ def _dot_f32(a: Array, b: Array, c: Array) -> Array:
     return floats.flush(_chain(a.astype(np.float32), b.astype(np.float32), floats.flush(c)))
 
 
-def _dot_f32_bf16(a: Array, b: Array, c: Array) -> Array:
+def dot_f32_bf16(a: Array, b: Array, c: Array) -> Array:
     return _dot_f32(widen_bf16(a), widen_bf16(b), c)
 
 
 _FLOAT_DOTS = {
     "v_dot2_f32_f16": Operation(F32, (F16X2, F16X2, F32), _dot_f32),
-    "v_dot2_f32_bf16": Operation(F32, (BF16X2, BF16X2, F32), _dot_f32_bf16),
+    "v_dot2_f32_bf16": Operation(F32, (BF16X2, BF16X2, F32), dot_f32_bf16),
     "v_dot2c_f32_f16 v_dot2acc_f32_f16": Operation(F32, (F16X2, F16X2), _dot_f32, reads_destination=True),
     "v_dot2_f16_f16": Operation(F16, (F16X2, F16X2, F16), _chain),
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from octave_gen import arch
 from octave_gen.errors import OctaveError
 from octave_gen.isa import (
     atomics,
@@ -16,6 +17,7 @@ from octave_gen.isa import (
     dual,
     lanes,
     lds,
+    lds_direct,
     matrix_step,
     scalar_alu,
     scalar_memory,
@@ -43,10 +45,10 @@ def scalar_operations() -> Mapping[str, Operation]:
 @cache
 def vector_operations() -> dict[str, Operation]:
     """The tables of vector instructions, ``v_cmpx_*`` included."""
-    from octave_gen.isa import compare, convert, packed, transcendental, vector_float, vector_integer
+    from octave_gen.isa import cdna4, compare, convert, packed, transcendental, vector_float, vector_integer
 
     found: dict[str, Operation] = {}
-    for module in (vector_integer, vector_float, transcendental, convert, compare, packed):
+    for module in (vector_integer, vector_float, transcendental, convert, compare, packed, cdna4):
         found.update(module.OPERATIONS)
     exec_forms = {name.replace("v_cmp_", "v_cmpx_", 1): found[name] for name in found if name.startswith("v_cmp_")}
     return exec_forms | found
@@ -69,10 +71,14 @@ def compile_instruction(instruction: Instruction, chip: Chip) -> Step | None:
         return matrix_step.build(instruction, chip)
     if name.startswith(("global_atomic_", "flat_atomic_")):
         return atomics.build_memory(instruction, chip)
+    if name.startswith("global_load_lds_"):
+        return lds_direct.build_global(instruction, chip)
     if name.startswith(("global_", "flat_", "scratch_")):
         return vector_memory.build(instruction, chip)
     if name.startswith("buffer_"):
         return buffers.build(instruction, chip)
+    if name.startswith("ds_read_b") and "_tr_b" in name:
+        return lds_direct.build_transposed(instruction, chip)
     if name.startswith(("ds_read", "ds_write", "ds_load", "ds_store")) and "xchg" not in name:
         return lds.build(instruction, chip)
     if name.startswith("ds_"):
@@ -98,7 +104,8 @@ class Program:
 
     def __init__(self, code_object: CodeObject) -> None:
         self.instructions = code_object.instructions
-        self.chip = Chip(code_object.arch == "gfx942", code_object.wave_size)
+        gfx9 = arch.get(code_object.arch).gfx9
+        self.chip = Chip(gfx9, code_object.wave_size, code_object.arch == "gfx950")
         targets = (branch_target(instruction) for instruction in self.instructions.values())
         self._leaders = {target for target in targets if target is not None}
         self._blocks: dict[int, Block] = {}

@@ -95,6 +95,7 @@ class Operation:
         keeps_half: a 16-bit result leaves the other half of its register alone on gfx9 too, where most 16-bit
             instructions clear it.
         transcendental: counted apart.
+        truth_table: ``bitop3`` says what is computed; the function gets it as the keyword ``table=int``.
     """
 
     result: Type | None
@@ -111,6 +112,7 @@ class Operation:
     high_half: bool = False
     keeps_half: bool = False
     transcendental: bool = False
+    truth_table: bool = False
 
 
 def table(rows: Mapping[str, Operation]) -> dict[str, Operation]:

@@ -21,6 +21,7 @@ Commit = Callable[["Batch", Any], None]
 Writer = Callable[["Batch", Array], None]
 
 _TAKEN = {"op_sel", "op_sel_hi", "neg_lo", "neg_hi", "clamp"}
+_TRUTH_TABLE = "bitop3"
 _DPP_WORDS = {"row_mask", "bank_mask", "bound_ctrl", "fi"}
 _SDWA_WORDS = {"src0_sel", "src1_sel", "dst_sel", "dst_unused"}
 _BOTH_DESTINATIONS = "v_cmpx_"
@@ -92,7 +93,7 @@ def _dpp(instruction: Instruction, chip: Chip) -> DppLanes | None:
     encoding, words = instruction.encoding, set(instruction.modifiers)
     if encoding.endswith("dpp"):
         return DppLanes(instruction, chip.lanes)
-    unknown = words - _TAKEN - (_SDWA_WORDS if encoding == "sdwa" else set())
+    unknown = words - _TAKEN - (_SDWA_WORDS if encoding == "sdwa" else set()) - {_TRUTH_TABLE}
     if unknown:
         raise UnknownError(f"{instruction.mnemonic}: modifier {sorted(unknown)[0]}")
     return None
@@ -115,6 +116,10 @@ def _function(instruction: Instruction, operation: Operation) -> Callable[..., A
     if operation.sign_flags:
         signs = instruction.flags("neg_lo", (0, 0, 0))
         function = partial(function, signed=(bool(signs[0]), bool(signs[1])))
+    if operation.truth_table:
+        function = partial(function, table=instruction.number(_TRUTH_TABLE))
+    elif _TRUTH_TABLE in instruction.modifiers:
+        raise UnknownError(f"{instruction.mnemonic}: modifier {_TRUTH_TABLE}")
     if operation.saturates:
         function = partial(function, clamp=clamp)
     elif clamp:

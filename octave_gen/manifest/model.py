@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from octave_gen import __version__
+from octave_gen.arch import build_command
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES, FAMILIES
 from octave_gen.kernels.base import SCALARS, SPARSE, kernarg_table
@@ -226,7 +227,7 @@ def read_built(out: Path, arch: str) -> Manifest | None:
         raise OctaveError(
             f"this manifest describes no library for {arch}: {found}",
             where=str(path),
-            hint=f"build it: octave-gen build --arch {arch} --out {out}",
+            hint=f"build it: {build_command(arch)} --out {out}",
         )
     return made
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from octave_gen import manifest, plan
+from octave_gen.arch import build_command
 from octave_gen.build.bundle import code_objects
 from octave_gen.build.records import records
 from octave_gen.errors import wrong_request
@@ -67,7 +68,7 @@ def _of_arch(
         raise wrong_request(
             f"{len(missing)} of {len(selected)} kernels are not built, or from other sources: {names}",
             where=str(out / arch),
-            hint=f"octave-gen build --arch {arch} (with the same --spec and --out) builds them",
+            hint=f"{build_command(arch)} (with the same --spec and --out) builds them",
         )
     codes = code_objects(out / arch / built["library"]["file"])
     loaded = {variant.name: variant for variant in variants_of(built)}

@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, default=paths.default_out(), help="folder of the build")
     parser.add_argument("--filter", default=None, help="only variants whose name matches this glob")
     given = parser.parse_args(arguments)
-    planned = plan.variants(spec.shipped())
+    planned = plan.variants(spec.shipped(), on_request=True)
     wanted = {variant.name for variant in plan.select(planned, given.filter)}
     chosen = [variant for variant in representatives(planned) if variant.name in wanted]
     lines = recount(chosen, planned, given.out, lambda line: print(line, file=sys.stderr))

@@ -80,7 +80,7 @@ def _variant(record: Mapping[str, Any], built_by: str) -> LoadedVariant:
         return OctaveError(
             f"{what}: the library was built by octave-gen {built_by}",
             where=record["name"],
-            hint=f"build it again with this version: octave-gen build --arch {record['arch']}",
+            hint=f"build it again with this version: {archs.build_command(record['arch'])}",
         )
 
     kind = KINDS.get(record["kind"])

@@ -41,7 +41,7 @@ def load(arch: str | None = None, *, out: str | Path | None = None) -> Library:
         raise wrong_request(f"{arch!r} is no name of an arch", where="octave_gen.load", hint=_NAME_IT)
     archs.get(arch)
     folder = paths.default_out() if out is None else Path(out)
-    rebuild = f"octave-gen build --arch {arch}" + ("" if out is None else f" --out {out}")
+    rebuild = archs.build_command(arch) + ("" if out is None else f" --out {out}")
     built, path = _verified(folder, arch, rebuild)
     with _lock:
         register()

@@ -38,11 +38,11 @@ def missing_kernel(key: VariantKey, loaded: Sequence[LoadedVariant]) -> OctaveEr
         return OctaveError("\n".join([*lines, f"  and none can be built: {reason}"]), where=key.kind, hint=hint)
     name = shipped_name(key)
     if name:
-        hint = f"`octave-gen build --arch {key.arch}` builds {name}; then octave_gen.load({key.arch!r})"
+        hint = f"`{archs.build_command(key.arch)}` builds {name}; then octave_gen.load({key.arch!r})"
     else:
         hint = (
             "no shipped spec holds it: write one with these values (octave_gen/specs/*.toml show how), run "
-            f"`octave-gen build --arch {key.arch} --spec FILE --out DIR`, then octave_gen.load({key.arch!r}, out=DIR)"
+            f"`{archs.build_command(key.arch)} --spec FILE --out DIR`, then octave_gen.load({key.arch!r}, out=DIR)"
         )
     return OctaveError("\n".join(lines), where=key.kind, hint=hint)
 
@@ -62,7 +62,7 @@ def shipped_name(key: VariantKey) -> str | None:
     """The name of the shipped specs' variant for ``key``, or None when no shipped spec holds one."""
     from octave_gen import manifest, plan, spec
 
-    for variant in plan.variants(spec.shipped()):
+    for variant in plan.variants(spec.shipped(), on_request=True):
         shape = variant.shape
         found = VariantKey(
             arch=variant.arch.name,

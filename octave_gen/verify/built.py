@@ -41,7 +41,7 @@ def read(out: Path, arch: str) -> Built:
     manifest, and when another version of octave-gen launches them in another way.
     """
     archs.get(arch)
-    rebuild = f"octave-gen build --arch {arch} --out {out}"
+    rebuild = f"{archs.build_command(arch)} --out {out}"
     made = manifest.read_built(out, arch)
     folder = out / arch
     if made is None:

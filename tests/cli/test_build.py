@@ -108,6 +108,13 @@ def test_without_arch_every_arch_of_the_specs_is_built(run: Run, calls: list[dic
     assert {name.rpartition("_")[2] for name in calls[0]["names"]} == {"gfx942", "gfx1100"}
 
 
+def test_a_chip_on_request_is_built_when_named_and_allowed(run: Run, calls: list[dict[str, Any]]) -> None:
+    assert run("build", "--arch", "gfx950", "--allow-unvalidated").exit_code == 0
+    assert {name.rpartition("_")[2] for name in calls[0]["names"]} == {"gfx950"}
+    assert run("build", "--allow-unvalidated").exit_code == 0
+    assert {name.rpartition("_")[2] for name in calls[1]["names"]} == {"gfx942", "gfx1100"}
+
+
 def test_an_installed_package_builds_into_the_cache(
     run: Run, calls: list[dict[str, Any]], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +127,11 @@ def test_an_installed_package_builds_into_the_cache(
     ("arguments", "message"),
     [
         (["--arch", "gfx90a"], "gfx90a is not supported: CDNA2"),
-        (["--arch", "gfx943"], "did you mean gfx942?"),
+        (["--arch", "gfx943"], "did you mean gfx942, gfx950?"),
+        (["--arch", "gfx950"], "kernels for gfx950 are built on request only: no kernel was launched on it"),
+        (["--arch", "gfx942", "--arch", "gfx950"], "pass --allow-unvalidated to build them all the same"),
+        (["--arch", "gfx950", "--dry-run"], "on request only"),
+        (["--filter", "*_gfx950"], "no variant matches"),
         (["--filter", "decoed_*_g6_*"], "no variant matches 'decoed_*_g6_*' (did you mean decode_"),
         (["--spec", "/nowhere/spec.toml"], "/nowhere/spec.toml"),
         (["--compiler", "clang-19"], "'clang-19' is not one of"),

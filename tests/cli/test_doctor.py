@@ -151,6 +151,8 @@ def test_a_disassembler_that_misreads_newer_code_will_not_do(monkeypatch: pytest
         ([0, 90402, 90402, 110000], "1 x gfx1100, 2 x gfx942", True),
         ([90010], "1 x gfx90a", False),
         ([110501], "1 x gfx1151", False),
+        ([90500], "1 x gfx950", False),
+        ([90500, 90402], "1 x gfx942, 1 x gfx950", True),
         ([90402, 120001], "1 x gfx1201, 1 x gfx942", True),
     ],
 )
@@ -162,6 +164,8 @@ def test_gpus_by_the_drivers_list(tmp_path: Path, versions: list[int], shown: st
         )
     found = doctor.gpus(tmp_path)
     assert (found.version, found.usable) == (shown, usable)
+    on_request = "no kernels for it but on request: octave-gen build --arch gfx950 --allow-unvalidated"
+    assert (found.problem == on_request) == (shown == "1 x gfx950")
 
 
 def test_a_node_that_cannot_be_read_is_no_gpu(tmp_path: Path) -> None:

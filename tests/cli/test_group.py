@@ -195,9 +195,12 @@ def test_completion_script(script: Path) -> None:
     ("words", "found"),
     [
         ("octave-gen li", ["list-variants"]),
-        ("octave-gen build --arch gfx9", ["gfx942"]),
-        ("octave-gen list-variants --arch ", ["gfx942", "gfx1100"]),
-        ("octave-gen show rotate_h256_f16", ["rotate_h256_f16_portable_gfx1100", "rotate_h256_f16_portable_gfx942"]),
+        ("octave-gen build --arch gfx9", ["gfx942", "gfx950"]),
+        ("octave-gen list-variants --arch ", ["gfx942", "gfx1100", "gfx950"]),
+        (
+            "octave-gen show rotate_h256_f16_portable_gfx9",
+            [f"rotate_h256_f16_portable_{arch}" for arch in ("gfx942", "gfx950")],
+        ),
         ("octave-gen build --compiler cl", ["clang-22"]),
     ],
 )

@@ -31,6 +31,12 @@ def test_every_variant_has_one_line(run: Run) -> None:
     assert result.stderr == f"{len(planned)} variants\n"
 
 
+def test_a_chip_on_request_is_listed_when_it_is_named(run: Run) -> None:
+    result = run("list-variants", "--arch", "gfx950", "--filter", "rotate_h256_*")
+    assert names(result.stdout) == ["rotate_h256_bf16_portable_gfx950", "rotate_h256_f16_portable_gfx950"]
+    assert "evidence=interpreted" in result.stdout
+
+
 def test_a_line_says_what_is_known_and_built(run: Run, built: tuple[Path, Result], tmp_path: Path) -> None:
     line = next(x for x in run("list-variants", "--out", built[0]).stdout.splitlines() if x.startswith(NAME))
     assert line.split() == [NAME, "slot=-", "evidence=interpreted", "built=yes", "not", "verified"]

@@ -35,6 +35,13 @@ def test_everything_known_of_what_is_not_built(run: Run, tmp_path: Path) -> None
     assert [line.split()[-1] for line in lines if line.split()[0] == "vgprs"] == ["-"]
 
 
+def test_a_variant_of_a_chip_on_request(run: Run, tmp_path: Path) -> None:
+    result = run("show", DECODE.replace("gfx942", "gfx950"), "--out", tmp_path)
+    assert result.exit_code == 0
+    assert "executed and checked in an interpreter; built with --allow-unvalidated only" in result.stdout
+    assert "octave-gen build --arch gfx950 --allow-unvalidated" in result.stdout
+
+
 def test_what_is_built_is_told_too(run: Run, built: tuple[Path, Result]) -> None:
     made = manifest.read(built[0] / "gfx942" / "manifest.json")
     record = next(record for record in made["variants"] if record["name"] == NAME)
@@ -89,7 +96,7 @@ def test_a_damaged_manifest(run: Run, tmp_path: Path) -> None:
     [
         (DECODE.replace("g6", "g5"), "gqa group 5, and the specs have 1, 2, 3, 4, 6, 8, 16", DECODE),
         (DECODE.replace("portable", "scalar"), "decode has no tier 'scalar'", DECODE),
-        (DECODE.replace("gfx942", "gfx950"), "gfx950 is not supported: CDNA4", DECODE),
+        (DECODE.replace("gfx942", "gfx90a"), "gfx90a is not supported: CDNA2", DECODE),
         (DECODE.replace("h256r64", "h256r256"), "full rotary", DECODE),
         (DECODE.replace("_f16", ""), "names a source file", DECODE),
         ("decode", "no variant name", "decode_"),

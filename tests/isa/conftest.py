@@ -57,7 +57,7 @@ def assemble(folder: Path, arch: str, lanes: int, texts: Sequence[str]) -> list[
     """The texts after LLVM has assembled and disassembled them."""
     compiler = toolchain.find("ziglang")
     (folder / "text.s").write_text("\n".join(texts) + "\n")
-    feature = () if arch == "gfx942" else ("-mwavefrontsize64" if lanes == 64 else "-mno-wavefrontsize64",)
+    feature = () if arch != "gfx1100" else ("-mwavefrontsize64" if lanes == 64 else "-mno-wavefrontsize64",)
     command = [*compiler.command, "-x", "assembler", "--target=amdgcn-amd-amdhsa", f"-mcpu={arch}", *feature]
     done = subprocess.run([*command, "-c", "text.s", "-o", "text.o"], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

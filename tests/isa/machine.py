@@ -18,6 +18,7 @@ from octave_gen.isa.program import compile_instruction
 from octave_gen.isa.registers import Batch
 
 ARCHS = ("gfx942", "gfx1100")
+"""Those that the tests of every chip run on; ``Machine`` takes gfx950 too."""
 Array = np.ndarray[Any, Any]
 
 written_texts: dict[tuple[str, int], set[str]] = defaultdict(set)
@@ -41,9 +42,10 @@ class Machine:
         check_races: bool = False,
     ) -> None:
         self.arch = arch
-        self.lanes = lanes or (64 if arch == "gfx942" else 32)
+        gfx9 = arch != "gfx1100"
+        self.lanes = lanes or (64 if gfx9 else 32)
         self.waves = waves
-        self.chip = Chip(arch == "gfx942", self.lanes)
+        self.chip = Chip(gfx9, self.lanes, arch == "gfx950")
         random = self.random = np.random.default_rng(seed)
         workgroups = -(-waves // waves_per_workgroup)
         local = LocalMemory(lds, workgroups, waves_per_workgroup, random, check_races)

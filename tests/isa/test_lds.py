@@ -10,7 +10,9 @@ from machine import Array, Machine
 
 from octave_gen.isa.faults import InstructionError
 from octave_gen.isa.lds import bank_cycles
+from octave_gen.isa.operands import Chip
 
+GFX942, GFX950, GFX1100 = Chip(True, 64), Chip(True, 64, gfx950=True), Chip(False, 32)
 Make = Callable[..., Machine]
 
 NAMES = {
@@ -251,37 +253,46 @@ def test_workgroups_do_not_race_with_each_other(machine: Make, arch: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("addresses", "size", "load", "gfx9", "cycles"),
+    ("addresses", "size", "load", "chip", "cycles"),
     [
-        (np.arange(64) * 4, 4, True, True, (2, 2)),
-        (np.arange(32) * 4, 4, True, False, (1, 1)),
-        (np.arange(64) * 8, 4, True, True, (4, 2)),
-        (np.arange(64) * 128, 4, True, True, (64, 2)),
-        (np.zeros(64, np.int64), 4, True, True, (2, 2)),  # one word for all is a broadcast
-        (np.arange(64) // 2 * 4, 4, True, True, (2, 2)),
-        (np.arange(64), 1, True, True, (2, 2)),
-        (np.arange(64) * 8, 8, True, True, (4, 4)),
-        (np.arange(64) * 16, 16, True, True, (8, 8)),
-        (np.arange(64) * 16, 16, False, True, (8, 8)),
-        (np.arange(32) * 16, 16, True, False, (4, 4)),
-        (np.arange(64) * 264, 8, True, True, (4, 4)),
-        (np.arange(64) * 256, 16, False, True, (64, 8)),
+        (np.arange(64) * 4, 4, True, GFX942, (2, 2)),
+        (np.arange(32) * 4, 4, True, GFX1100, (1, 1)),
+        (np.arange(64) * 8, 4, True, GFX942, (4, 2)),
+        (np.arange(64) * 128, 4, True, GFX942, (64, 2)),
+        (np.zeros(64, np.int64), 4, True, GFX942, (2, 2)),  # one word for all is a broadcast
+        (np.arange(64) // 2 * 4, 4, True, GFX942, (2, 2)),
+        (np.arange(64), 1, True, GFX942, (2, 2)),
+        (np.arange(64) * 8, 8, True, GFX942, (4, 4)),
+        (np.arange(64) * 16, 16, True, GFX942, (8, 8)),
+        (np.arange(64) * 16, 16, False, GFX942, (8, 8)),
+        (np.arange(32) * 16, 16, True, GFX1100, (4, 4)),
+        (np.arange(64) * 264, 8, True, GFX942, (4, 4)),
+        (np.arange(64) * 256, 16, False, GFX942, (64, 8)),
+        (np.arange(64) * 4, 4, True, GFX950, (1, 1)),
+        (np.arange(64) * 4, 4, False, GFX950, (2, 2)),
+        (np.arange(64) * 8, 4, True, GFX950, (2, 1)),
+        (np.arange(64) * 8, 8, True, GFX950, (2, 2)),
+        (np.arange(64) * 8, 8, False, GFX950, (4, 4)),
+        (np.arange(64) * 16, 16, True, GFX950, (4, 4)),
+        (np.arange(64) * 16, 16, False, GFX950, (8, 8)),
+        (np.arange(64) * 256, 4, True, GFX950, (64, 1)),
+        (np.arange(64) * 128, 4, True, GFX950, (32, 1)),
     ],
 )
-def test_bank_cycles(addresses: Array, size: int, load: bool, gfx9: bool, cycles: tuple[int, int]) -> None:
+def test_bank_cycles(addresses: Array, size: int, load: bool, chip: Chip, cycles: tuple[int, int]) -> None:
     every = np.ones((1, len(addresses)), np.bool_)
-    assert bank_cycles(addresses[None], every, size, load=load, gfx9=gfx9) == cycles
+    assert bank_cycles(addresses[None], every, size, load=load, chip=chip) == cycles
     twice = np.concatenate([addresses, addresses + 4]).reshape(2, -1)
     doubled = (2 * cycles[0], 2 * cycles[1])
-    assert bank_cycles(twice, np.concatenate([every, every]), size, load=load, gfx9=gfx9) == doubled
+    assert bank_cycles(twice, np.concatenate([every, every]), size, load=load, chip=chip) == doubled
 
 
 def test_bank_cycles_of_some_lanes() -> None:
     mask = np.zeros((1, 64), np.bool_)
-    assert bank_cycles(np.arange(64)[None] * 128, mask, 4, load=True, gfx9=True) == (0, 0)
+    assert bank_cycles(np.arange(64)[None] * 128, mask, 4, load=True, chip=GFX942) == (0, 0)
     mask[0, :3] = True
     for bank in (0, 31):
-        assert bank_cycles(np.arange(64)[None] * 128 + 4 * bank, mask, 4, load=True, gfx9=True) == (3, 1)
+        assert bank_cycles(np.arange(64)[None] * 128 + 4 * bank, mask, 4, load=True, chip=GFX942) == (3, 1)
 
 
 def test_wide_loads_of_gfx9_pair_groups_of_four_lanes() -> None:
@@ -289,12 +300,26 @@ def test_wide_loads_of_gfx9_pair_groups_of_four_lanes() -> None:
     addresses = np.arange(64) * 16
     addresses[20:24] = np.arange(4) * 16 + 1024  # the banks of lanes 0-3
     every = np.ones((1, 64), np.bool_)
-    assert bank_cycles(addresses[None], every, 16, load=True, gfx9=True) == (9, 8)
+    assert bank_cycles(addresses[None], every, 16, load=True, chip=GFX942) == (9, 8)
     addresses = np.arange(64) * 16
     addresses[4:8] = np.arange(4) * 16 + 1024
     addresses[16:20] = np.arange(4) * 16 + 64  # their partners' own banks
-    assert bank_cycles(addresses[None], every, 16, load=True, gfx9=True) == (8, 8)
-    assert bank_cycles(addresses[None], every, 16, load=False, gfx9=True) == (10, 8)
+    assert bank_cycles(addresses[None], every, 16, load=True, chip=GFX942) == (8, 8)
+    assert bank_cycles(addresses[None], every, 16, load=False, chip=GFX942) == (10, 8)
+
+
+def test_wide_loads_of_gfx950_run_in_phases_of_sixteen_lanes() -> None:
+    """Lanes 0-3 share a phase with 12-15 and 20-27, and not with 4-11."""
+    every = np.ones((1, 64), np.bool_)
+    for lane, cycles in ((12, 5), (20, 5), (24, 5), (4, 4), (8, 4), (16, 4), (28, 4), (32, 4)):
+        addresses = np.zeros(64, np.int64)
+        addresses[:4] = np.arange(4) * 16
+        addresses[lane : lane + 4] = np.arange(4) * 16 + 1024  # the banks of lanes 0-3
+        mask = np.zeros((1, 64), np.bool_)
+        mask[0, [*range(4), *range(lane, lane + 4)]] = True
+        taken, ideal = bank_cycles(addresses[None], mask, 16, load=True, chip=GFX950)
+        assert taken - ideal == cycles - 4
+    assert bank_cycles((np.arange(64) * 16)[None], every, 16, load=True, chip=GFX950) == (4, 4)
 
 
 def test_counting_moves_no_bank(machine: Make, arch: str) -> None:

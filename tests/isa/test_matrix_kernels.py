@@ -49,6 +49,12 @@ KERNELS: dict[str, tuple[str, str]] = {
     "bf16_16": ("v_mfma_f32_16x16x16_bf16", mfma("f32_16x16x16bf16_1k", "vec<short, 4>", "as<vec<float, 4>>(c)")),
     "bf16_32": ("v_mfma_f32_32x32x8_bf16", mfma("f32_32x32x8bf16_1k", "vec<short, 4>", "as<vec<float, 16>>(c)")),
     "agprs": ("v_mfma_f32_32x32x8_f16", AGPRS),
+    "i8_wide_16": ("v_mfma_i32_16x16x64_i8", mfma("i32_16x16x64_i8", "i8x16", "as<vec<int, 4>>(c)")),
+    "i8_wide_32": ("v_mfma_i32_32x32x32_i8", mfma("i32_32x32x32_i8", "i8x16", "as<vec<int, 16>>(c)")),
+    "f16_wide_16": ("v_mfma_f32_16x16x32_f16", mfma("f32_16x16x32_f16", "vec<half, 8>", "as<vec<float, 4>>(c)")),
+    "f16_wide_32": ("v_mfma_f32_32x32x16_f16", mfma("f32_32x32x16_f16", "vec<half, 8>", "as<vec<float, 16>>(c)")),
+    "bf16_wide_16": ("v_mfma_f32_16x16x32_bf16", mfma("f32_16x16x32_bf16", "vec<__bf16, 8>", "as<vec<float, 4>>(c)")),
+    "bf16_wide_32": ("v_mfma_f32_32x32x16_bf16", mfma("f32_32x32x16_bf16", "vec<__bf16, 8>", "as<vec<float, 16>>(c)")),
     "wmma_f16": ("v_wmma_f32_16x16x16_f16", WMMA.format("f32_16x16x16_f16", "half", "as<vec<float, 8>>(c)")),
     "wmma_bf16": ("v_wmma_f32_16x16x16_bf16", WMMA.format("f32_16x16x16_bf16", "short", "as<vec<float, 8>>(c)")),
     "wmma_low": ("v_wmma_f16_16x16x16_f16", F16.format("false")),
@@ -106,11 +112,12 @@ def code_object(tmp_path_factory: pytest.TempPathFactory) -> CodeObject:
 @pytest.fixture(scope="module")
 def kernels(code_object: CodeObject) -> dict[str, isa.CodeObject]:
     """The code object that holds each chip's kernels."""
-    texts: dict[str, str] = {"gfx942": "", "gfx1100": ""}
+    texts: dict[str, str] = {"gfx942": "", "gfx950": "", "gfx1100": ""}
     for name, (mnemonic, value) in {**KERNELS, **PLUS_ONE}.items():
-        texts[MATRIX_LAYOUTS[mnemonic].arch] += kernel(name, mnemonic, value)
+        for arch in MATRIX_LAYOUTS[mnemonic].archs:
+            texts[arch] += kernel(name, mnemonic, value)
     for name, mnemonic in (("i8_16", "v_mfma_i32_16x16x32_i8"), ("wmma_f16", "v_wmma_f32_16x16x16_f16")):
-        texts[MATRIX_LAYOUTS[mnemonic].arch] += kernel(f"{name}_some", mnemonic, KERNELS[name][1], "if (lane < 9)")
+        texts[MATRIX_LAYOUTS[mnemonic].archs[0]] += kernel(f"{name}_some", mnemonic, KERNELS[name][1], "if (lane < 9)")
     return {arch: code_object(arch, text) for arch, text in texts.items()}
 
 
@@ -150,10 +157,14 @@ def operands(mnemonic: str, a: Array, b: Array, c: Array, high: bool = False) ->
     return left, right, addend, np.full_like(addend, 0xAAAAAAAA)
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_a_compiled_matrix_instruction_multiplies(kernels: dict[str, isa.CodeObject], name: str) -> None:
+@pytest.mark.parametrize(
+    ("arch", "name"),
+    [(arch, name) for name, (mnemonic, _) in KERNELS.items() for arch in MATRIX_LAYOUTS[mnemonic].archs],
+)
+def test_a_compiled_matrix_instruction_multiplies(kernels: dict[str, isa.CodeObject], arch: str, name: str) -> None:
     mnemonic, _ = KERNELS[name]
-    code = kernels[MATRIX_LAYOUTS[mnemonic].arch]
+    code = kernels[arch]
+    assert any(instruction.base == mnemonic for instruction in code.instructions.values())
     assert isa.uncovered(code) == []
     signed = (name[-2] == "s", name[-1] == "s") if name.startswith("iu8") else (True, True)
     a, b, c = small_integers(mnemonic, signed)
@@ -207,7 +218,7 @@ def test_unequal_half_waves_are_a_fault_unless_relaxed(kernels: dict[str, isa.Co
 @pytest.mark.parametrize("name", REFUSED)
 def test_modifiers_without_semantics_are_not_covered(code_object: CodeObject, name: str) -> None:
     mnemonic, value, modifier = REFUSED[name]
-    code = code_object(MATRIX_LAYOUTS[mnemonic].arch, kernel(name, mnemonic, value))
+    code = code_object(MATRIX_LAYOUTS[mnemonic].archs[0], kernel(name, mnemonic, value))
     (line,) = isa.uncovered(code)
     assert mnemonic in line
     assert modifier in line

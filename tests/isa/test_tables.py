@@ -57,7 +57,6 @@ SIGNATURES: dict[str, str] = {
     "mix mix mix -> f32": "v_fma_mix_f32",
     "mix mix mix -> f16": "v_fma_mixlo_f16 v_fma_mixhi_f16",
     "u32 -> f32": "v_cvt_f32_ubyte0 v_cvt_f32_ubyte1 v_cvt_f32_ubyte2 v_cvt_f32_ubyte3 v_cvt_off_f32_i4",
-    "f32 f32 -> u32": "v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32 v_cvt_pk_i16_f32 v_cvt_pk_u16_f32",
     "i32 i32 -> u32": "v_cvt_pk_i16_i32",
     "f32 u32 u32 -> u32": "v_cvt_pk_u8_f32",
     "f16 u16 -> mask": "v_cmp_class_f16",
@@ -74,6 +73,11 @@ SIGNATURES: dict[str, str] = {
     "bf16x2 bf16x2 f32 -> f32": "v_dot2_f32_bf16",
     "f16x2 f16x2 -> f32": "v_dot2c_f32_f16 v_dot2acc_f32_f16",
     "f16x2 f16x2 f16 -> f16": "v_dot2_f16_f16",
+    "i32 i32 u32 -> u16": "v_ashr_pk_i8_i32 v_ashr_pk_u8_i32",
+    "f32 f32 -> u32": "v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32 v_cvt_pk_i16_f32 v_cvt_pk_u16_f32 "
+    "v_cvt_pk_bf16_f32 v_cvt_pk_f16_f32",
+    "bf16 -> f32": "v_cvt_f32_bf16",
+    "bf16x2 bf16x2 -> f32": "v_dot2c_f32_bf16",
 }
 """Instructions whose operand types do not all follow from the name."""
 
@@ -86,7 +90,8 @@ SATURATING = """
     v_dot4_i32_iu8 v_dot8_i32_iu4
 """
 KEEPING = """
-    v_mad_u16 v_mad_i16 v_fma_f16 v_fmac_f16 v_div_fixup_f16 v_fma_mixlo_f16 v_fma_mixhi_f16
+    v_mad_u16 v_mad_i16 v_fma_f16 v_fmac_f16 v_div_fixup_f16 v_fma_mixlo_f16 v_fma_mixhi_f16 v_bitop3_b16
+    v_ashr_pk_i8_i32 v_ashr_pk_u8_i32
 """
 
 
@@ -102,7 +107,9 @@ def test_no_instruction_stands_in_two_tables() -> None:
     assert not {*control.BUILDERS, *lanes.BUILDERS} & set(OPERATIONS)
 
 
-@pytest.mark.parametrize("module", ["scalar", "vector_integer", "vector_float", "convert", "compare", "packed"])
+@pytest.mark.parametrize(
+    "module", ["scalar", "vector_integer", "vector_float", "convert", "compare", "packed", "cdna4"]
+)
 def test_no_name_is_written_twice(module: str) -> None:
     rows = re.findall(r'^ +f?"((?:[sv]_\w+ ?)+)":', (ROOM / f"{module}.py").read_text(), re.MULTILINE)
     names = [name for row in rows for name in row.split()]
@@ -164,7 +171,7 @@ def test_operands_stay_as_they_are_and_results_are_typed(name: str) -> None:
     before = [words(v).copy() if v.dtype != np.bool_ else v.copy() for v in values]
     for value in values:
         value.flags.writeable = False
-    options = {"signed": (True, False)} if operation.sign_flags else {}
+    options = {"signed": (True, False)} if operation.sign_flags else {"table": 0xE2} if operation.truth_table else {}
     with np.errstate(all="ignore"):
         result = operation.function(*values, **options)
     for value, bits in zip(values, before, strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from octave_gen.isa import compare, convert, packed, scalar, vector_float, vector_integer
+from octave_gen.isa import cdna4, compare, convert, packed, scalar, vector_float, vector_integer
 from octave_gen.isa.types import Operation, Type
 
 Array = NDArray[Any]
@@ -23,6 +23,7 @@ TABLES: tuple[Mapping[str, Operation], ...] = (
     convert.OPERATIONS,
     compare.OPERATIONS,
     packed.OPERATIONS,
+    cdna4.OPERATIONS,
 )
 OPERATIONS: dict[str, Operation] = {name: operation for table in TABLES for name, operation in table.items()}
 

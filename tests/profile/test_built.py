@@ -30,7 +30,8 @@ def test_kernels_come_in_the_order_asked_for(planned: list[plan.Variant], small_
     chosen = list(reversed(plan.select(planned, "*_bf16_*")))
     found = kernels(chosen, planned, small_build)
     assert [kernel.variant for kernel in found] == chosen
-    assert {(k.variant.arch.name, k.variant.kind.name) for k in found} == set(product(ARCHS, KINDS))
+    archs = [name for name, chip in ARCHS.items() if not chip.on_request]
+    assert {(k.variant.arch.name, k.variant.kind.name) for k in found} == set(product(archs, KINDS))
     for kernel in found:
         assert kernel.code_object.startswith(b"\x7fELF")
         assert kernel.subject.variant.name == kernel.variant.name

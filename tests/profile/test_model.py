@@ -16,10 +16,14 @@ PEAKS = [
     ("gfx942", "v_mfma_f32_16x16x16_bf16", 1307.4e12),
     ("gfx942", "v_mfma_i32_16x16x32_i8", 2614.9e12),
     ("gfx942", "v_mfma_i32_32x32x16_i8", 2614.9e12),
+    ("gfx950", "v_mfma_f32_16x16x32_f16", 2516.6e12),
+    ("gfx950", "v_mfma_f32_32x32x16_bf16", 2516.6e12),
+    ("gfx950", "v_mfma_i32_16x16x64_i8", 5033.2e12),
+    ("gfx950", "v_mfma_i32_32x32x32_i8", 5033.2e12),
     ("gfx1100", "v_wmma_f32_16x16x16_f16", 122.8e12),
     ("gfx1100", "v_wmma_i32_16x16x16_iu8", 122.8e12),
 ]
-"""Dense peak rates of AMD's data sheets for the MI300X and the RX 7900 XTX, operations per second."""
+"""Dense peak rates of AMD's data sheets for the MI300X, the MI355X and the RX 7900 XTX, operations per second."""
 
 
 @pytest.mark.parametrize(("arch", "mnemonic", "peak"), PEAKS)
@@ -36,6 +40,12 @@ def test_matrix_clocks_give_the_published_peak_rates(arch: str, mnemonic: str, p
         ("gfx942", "v_mfma_i32_16x16x32_i8", 16),
         ("gfx942", "v_mfma_f32_16x16x16_f16", 16),
         ("gfx942", "v_mfma_f32_32x32x8_f16", 32),
+        ("gfx950", "v_mfma_i32_16x16x64_i8", 16),
+        ("gfx950", "v_mfma_i32_32x32x32_i8", 32),
+        ("gfx950", "v_mfma_f32_16x16x32_f16", 16),
+        ("gfx950", "v_mfma_i32_16x16x32_i8", 16),
+        ("gfx950", "v_mfma_f32_16x16x16_f16", 16),
+        ("gfx950", "v_mfma_f32_32x32x8_f16", 32),
         ("gfx1100", "v_wmma_i32_16x16x16_iu8", 32),
         ("gfx1100", "v_wmma_f32_16x16x16_bf16", 32),
     ],
@@ -46,12 +56,12 @@ def test_clocks_of_matrix_instructions(arch: str, name: str, expected: float) ->
 
 def test_every_matrix_instruction_has_a_rate() -> None:
     for layout in MATRIX_LAYOUTS.values():
-        assert ARCHS[layout.arch].costs.matrix(layout) in (16, 32)
+        assert {ARCHS[arch].costs.matrix(layout) for arch in layout.archs} <= {16, 32}
 
 
-@pytest.mark.parametrize(("arch", "expected"), [("gfx942", 8.3), ("gfx1100", 4.0)])
+@pytest.mark.parametrize(("arch", "expected"), [("gfx942", 8.3), ("gfx950", 13.02), ("gfx1100", 4.0)])
 def test_hbm_bytes_per_clock_of_a_cu(arch: str, expected: float) -> None:
-    """5.3e12 / (304 CUs · 2.1e9) and 960e9 / (96 CUs · 2.5e9)."""
+    """5.3e12 / (304 CUs · 2.1e9), 8e12 / (256 CUs · 2.4e9) and 960e9 / (96 CUs · 2.5e9)."""
     assert ARCHS[arch].costs.hbm_bytes == pytest.approx(expected, rel=1e-3)
 
 

@@ -80,17 +80,17 @@ SINGLE = {
     "kernel missing": ({"kernel": None}, ["  budget[2].kernel: missing", KERNELS]),
     "unknown arch": (
         {"arch": '"gfx94"'},
-        ['  budget[2].arch: "gfx94" is no arch (did you mean gfx942?)', "    allowed: gfx942, gfx1100"],
+        ['  budget[2].arch: "gfx94" is no arch (did you mean gfx942, gfx950?)', "    allowed: gfx942, gfx1100, gfx950"],
     ),
     "arch of another type": (
         {"arch": "[]"},
-        ["  budget[2].arch: expected a string, got a list", "    allowed: gfx942, gfx1100"],
+        ["  budget[2].arch: expected a string, got a list", "    allowed: gfx942, gfx1100, gfx950"],
     ),
     "unsupported arch": (
         {"arch": '"gfx906"'},
         [
             "  budget[2].arch: gfx906 is not supported: no kernel has been built or checked for it",
-            "    allowed: gfx942, gfx1100",
+            "    allowed: gfx942, gfx1100, gfx950",
         ],
     ),
     "group that the spec does not name": (

@@ -54,7 +54,7 @@ def test_agprs_may_fill_the_other_half_of_the_register_file(
 
 def test_on_an_unknown_arch_the_chips_limits_are_not_judged(spec_text: Text, report: Report) -> None:
     lines = report(spec_text(edits={DECODE: {"arch": '"gfx94"', "vgprs": "9999", "sgprs": "0"}}))
-    assert lines[:1] == ['  budget[2].arch: "gfx94" is no arch (did you mean gfx942?)']
+    assert lines[:1] == ['  budget[2].arch: "gfx94" is no arch (did you mean gfx942, gfx950?)']
     assert lines[2:] == ["  budget[2].sgprs: 0 is out of range", "    allowed: 1 or more"]
 
 

@@ -146,7 +146,7 @@ def test_a_wrong_group_of_the_spec_leaves_decode_budgets_unjudged(key: str, spec
 
 def test_wrong_archs_leave_the_coverage_unjudged(spec_text: Text, report: Report) -> None:
     (problem, _) = report(spec_text(top={"archs": '["gfx942", "gfx999"]'}, drop=[STORE], add=[ON_GFX1100]))
-    assert problem == '  archs[1]: "gfx999" is no arch (did you mean gfx942?)'
+    assert problem == '  archs[1]: "gfx999" is no arch (did you mean gfx950, gfx942?)'
 
 
 def test_a_broken_budget_may_be_the_missing_one_but_not_another(spec_text: Text, report: Report) -> None:

@@ -28,7 +28,7 @@ DIMS = "    allowed: 64, 128, 192, 256, 320, 384, 448, 512"
 GROUPS = "    allowed: 1 to 16"
 DTYPES = "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4"
 SCALARS = "    allowed: fp16, bf16"
-CHIPS = "    allowed: gfx942, gfx1100"
+CHIPS = "    allowed: gfx942, gfx1100, gfx950"
 KEYS = (
     "    allowed: edition, family, cache_dtypes, head_size, rotary_dims, gqa_groups, query_groups, query_dtypes, "
     "archs, budget"
@@ -140,8 +140,12 @@ TOP_LEVEL = {
             DTYPES,
         ],
     ),
-    "unknown arch": ("archs", '["gfx943"]', ['  archs[0]: "gfx943" is no arch (did you mean gfx942?)', CHIPS]),
-    "arch in wrong case": ("archs", '["GFX942"]', ['  archs[0]: "GFX942" is no arch (did you mean gfx942?)', CHIPS]),
+    "unknown arch": ("archs", '["gfx943"]', ['  archs[0]: "gfx943" is no arch (did you mean gfx942, gfx950?)', CHIPS]),
+    "arch in wrong case": (
+        "archs",
+        '["GFX942"]',
+        ['  archs[0]: "GFX942" is no arch (did you mean gfx942, gfx950?)', CHIPS],
+    ),
     "target id": (
         "archs",
         '["gfx942:xnack-"]',
@@ -149,8 +153,8 @@ TOP_LEVEL = {
     ),
     "unsupported arch": (
         "archs",
-        '["gfx942", "gfx950"]',
-        ["  archs[1]: gfx950 is not supported: CDNA4: no kernel has been built or checked for it", CHIPS],
+        '["gfx942", "gfx908"]',
+        ["  archs[1]: gfx908 is not supported: CDNA1: no kernel has been built or checked for it", CHIPS],
     ),
     "terminal escapes": (
         "family",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from octave_gen import arch as archs
-from octave_gen import isa
+from octave_gen import isa, plan
+from octave_gen.build import pipeline
 from octave_gen.errors import OctaveError
 from octave_gen.kernels import KINDS
 from octave_gen.runtime.launch import rotate_launch
+from octave_gen.spec.model import Spec
 from octave_gen.verify import built, checks
 from octave_gen.verify.cases import FULL, QUICK, RotateCase
 from octave_gen.verify.executor import Interpreter, written
@@ -48,6 +51,22 @@ def test_a_kernel_of_each_kind_passes(arch: str, kind: str, dtype: torch.dtype, 
         assert checked.failure is None
         if kind == "store":
             assert set(checked.measured.counts.values()) == {0}
+
+
+def test_the_kernels_of_a_chip_on_request_pass(
+    small_spec: Callable[..., Spec], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One code object of each kind and tier of gfx950, built and executed."""
+    monkeypatch.setenv("OCTAVE_CACHE_DIR", str(tmp_path_factory.getbasetemp().parent / "octave_cache"))
+    out = tmp_path_factory.mktemp("on_request")
+    spec = small_spec(archs=("gfx950",), query_groups=(4,), query_dtypes=("fp16",))
+    pipeline.build(plan.variants([spec], ["gfx950"]), out=out, progress=lambda line: None)
+    found = built.read(out, "gfx950")
+    assert {subject.kind for subject in found.subjects} == set(KINDS)
+    executor = Interpreted(found.code_objects)
+    for subject in found.subjects:
+        assert isa.uncovered(isa.load(found.code_objects[subject.variant.symbol])) == []
+        assert checks.check(subject, QUICK[subject.kind], 21, executor).failure is None
 
 
 def test_a_code_object_that_is_none_or_lacks_the_kernel_fails(small_build: Path) -> None:
