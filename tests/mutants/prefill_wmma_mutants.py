@@ -235,7 +235,7 @@ PREFILL_WMMA_MUTANTS: tuple[AnyMutant, ...] = (
         "1.0f",
         CHUNK_UNIT,
     ),
-    Mutant("chunk wmma: saturation dropped", ROWS, "x = __builtin_copysignf(kLargestHalf, x);", "", CHUNK_UNIT),
+    Mutant("chunk wmma: saturation dropped", ROWS, "x = __builtin_copysignf(kLargestHalf, x);", ";", CHUNK_UNIT),
     Mutant(
         "chunk wmma: missing barrier before a tile",
         CHUNK,
