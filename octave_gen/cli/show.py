@@ -87,10 +87,10 @@ def _lines(variant: Variant, record: Record, built: Manifest | None, library: He
         yield f"    {entry['offset']:4} {entry['size']:2}  {entry['c_type']:16} {entry['name']} ({entry['value_kind']})"
     few = "".join(f"{'sparse':>8}" for _ in record["geometry"]["sparse"])
     yield f"  {'resources':27}{'budget':>8}{'built':>8}{few}"
-    resources, sparse = record.get("resources", {}), dict(*record.get("sparse_resources", []))
+    taken = [record.get("resources", {}), *record.get("sparse_resources", [])]
     for key, bound in record["budget"].items():
         sign = ">=" if key == "occupancy" else "<="
-        yield f"    {key:20} {sign:>4} {bound:7}{resources.get(key, '-'):>8}{sparse.get(key, ''):>8}".rstrip()
+        yield f"    {key:20} {sign:>4} {bound:7}" + "".join(f"{one.get(key, '-'):>8}" for one in taken)
 
 
 def _facts(

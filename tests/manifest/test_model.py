@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from octave_gen import __version__, manifest
+from octave_gen import __version__, manifest, plan, spec
 from octave_gen.errors import OctaveError
 from octave_gen.manifest import Record
 from octave_gen.plan import Variant
@@ -65,7 +65,21 @@ def test_geometry_of_decode(records: list[Record]) -> None:
             {"count": "kv_heads", "per_workgroup": 1},
             {"count": "kv_splits", "per_workgroup": 1},
         ],
+        "sparse": [],
     }
+
+
+def test_a_record_of_two_kernels_says_what_each_takes() -> None:
+    shipped = plan.variants(spec.shipped(), ["gfx942"])
+    variant = next(variant for variant in shipped if variant.name.startswith("decode_") and len(variant.symbols) > 1)
+    record = manifest.record(variant, source_text="", templates={}, flags=())
+    assert record["geometry"]["sparse"] == [{"threads": 512, "workgroups": 304}]
+    assert manifest.symbols(record) == [variant.name, f"{variant.name}_sparse"]
+    assert manifest.symbols(record) == [symbol.name for symbol in variant.symbols]
+    taken = {name: {"vgprs": number} for number, name in enumerate(manifest.symbols(record))}
+    built = manifest.built_record(record, code_object=b"", resources=taken)
+    assert (built["resources"], built["sparse_resources"]) == ({"vgprs": 0}, [{"vgprs": 1}])
+    assert manifest.resources(built) == taken
 
 
 def test_kernarg_table_is_aligned_and_complete(planned: list[Variant], records: list[Record]) -> None:

@@ -138,7 +138,9 @@ def findings(subject: Subject, executor: Interpreted, sets: Sequence[str]) -> It
 def check_all(built: Built, merge: Built | None, sets: Sequence[str]) -> Iterator[Finding]:
     """What the checks find wrong with each variant of a unit; ``merge``: see `Workbench.merge_for`."""
     together = [built, *([merge] if merge is not None else [])]
-    code_objects = {variant.symbol: unit.code_object for unit in together for variant in unit.variants}
+    code_objects = {
+        kernel.symbol: unit.code_object for unit in together for variant in unit.variants for kernel in variant.kernels
+    }
     executor = Interpreted(code_objects, Judge())
     everything = [variant for unit in together for variant in unit.variants]
     own = {variant.symbol for variant in built.variants}

@@ -29,14 +29,15 @@ def planned(small_spec: Callable[..., Spec]) -> list[plan.Variant]:
 def test_kernels_come_in_the_order_asked_for(planned: list[plan.Variant], small_build: Path) -> None:
     chosen = list(reversed(plan.select(planned, "*_bf16_*")))
     found = kernels(chosen, planned, small_build)
-    assert [kernel.variant for kernel in found] == chosen
+    assert [kernel.name for kernel in found] == [symbol.name for variant in chosen for symbol in variant.symbols]
+    assert {kernel.waves for kernel in found if kernel.name.endswith("_sparse")} == {8}
     archs = [name for name, chip in ARCHS.items() if not chip.on_request]
     assert {(k.variant.arch.name, k.variant.kind.name) for k in found} == set(product(archs, KINDS))
     for kernel in found:
         assert kernel.code_object.startswith(b"\x7fELF")
         assert kernel.subject.variant.name == kernel.variant.name
         assert kernel.resources["occupancy"] >= 1
-        assert kernel.variant.name.encode() in kernel.code_object
+        assert kernel.name.encode() in kernel.code_object
 
 
 def test_what_is_not_built_is_named_with_the_command(planned: list[plan.Variant], tmp_path: Path) -> None:
