@@ -1,0 +1,36 @@
+"""The flydsl tiers: what the mfma tiers promise, computed by kernels written in FlyDSL. Imports no flydsl."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from octave_gen.kernels import decode_mfma, prefill_mfma
+from octave_gen.kernels.base import FLYDSL, Argument, Tier
+from octave_gen.kernels.decode_matrix import matrix_tier
+
+NAME = "flydsl"
+
+DECODE_MNEMONICS = (("v_mfma_i32_16x16x32_i8",), ("v_mfma_f32_16x16x16_f16",))
+CHUNK_MNEMONICS = (("v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16"),)
+
+_PREFILL = replace(prefill_mfma.TIERS, name=NAME)
+
+
+def decode_tier(arguments: tuple[Argument, ...]) -> Tier:
+    """The tier of decode; ``arguments`` are those of every tier of decode."""
+    tier = matrix_tier(NAME, arguments, decode_mfma.ACCURACY, decode_mfma.MAX_ROWS)
+    return _in_flydsl(tier, "decode", DECODE_MNEMONICS)
+
+
+def prefix_tier(arguments: tuple[Argument, ...]) -> Tier:
+    """The tier of prefill_prefix."""
+    return _in_flydsl(_PREFILL.prefix_tier(arguments), "prefill_prefix", DECODE_MNEMONICS)
+
+
+def chunk_tier(arguments: tuple[Argument, ...]) -> Tier:
+    """The tier of prefill_chunk."""
+    return _in_flydsl(_PREFILL.chunk_tier(arguments), "prefill_chunk", CHUNK_MNEMONICS)
+
+
+def _in_flydsl(tier: Tier, module: str, mnemonics: tuple[tuple[str, ...], ...]) -> Tier:
+    return replace(tier, template=f"flydsl/{module}.py", language=FLYDSL, mnemonics=mnemonics)
