@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -18,6 +19,8 @@ from octave_gen.plan import Unit
 
 FOLDER = "failed"
 _SIGNALLED = 128
+_RAISED = re.compile(r"[\w.]*(Error|Exception)(: |$)")
+"""How a traceback of Python ends."""
 
 
 def keep_failure(
@@ -63,9 +66,12 @@ def clear(folder: Path) -> None:
 def first_error(failure: Failure) -> str:
     """The line of a compiler's log that says what is wrong."""
     lines = [line.strip() for line in failure.log.splitlines() if line.strip()]
-    errors = [line for line in lines if "error:" in line]
+    errors = [line for line in lines if "error:" in line or line.startswith("LLVM ERROR:")]
     if errors:
         return errors[0]
+    raised = [line for line in lines if _RAISED.match(line)]
+    if raised:
+        return raised[-1]
     if failure.status > _SIGNALLED:
         return f"the compiler was killed by signal {failure.status - _SIGNALLED}; if memory was short, use fewer --jobs"
     return lines[0] if lines else f"the compiler printed nothing and ended with status {failure.status}"
