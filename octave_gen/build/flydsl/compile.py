@@ -61,7 +61,7 @@ def compile_units(
     """
     report = _Report(len(jobs), progress)
     done: dict[str, bytes] = {}
-    failures = []
+    failures: list[Failure] = []
     sound: dict[str, list[FlyJob]] = {}
     for job in jobs:
         if failures and not keep_going:
