@@ -5,10 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from octave_gen.arch import Arch
 from octave_gen.errors import OctaveError
+
+Language = Literal["hip", "flydsl"]
+HIP: Final = "hip"
+FLYDSL: Final = "flydsl"
 
 
 @dataclass(frozen=True)
@@ -181,11 +185,15 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Tier:
-    """One implementation of a kind: template ``templates/hip/<template>``, arguments, geometry, constants, limits.
+    """One implementation of a kind: its source, arguments, geometry, constants, limits.
 
+    template: of a HIP tier a file of ``templates/hip/``; of a FlyDSL one the kernel module, relative to
+    ``octave_gen/kernels/``.
     refuse: the reason why a shape cannot be held on a chip, or None.
-    constants: what the template gets beside the format's constants.
+    constants: what the source gets beside the format's constants.
     block_size_multiple: tokens; the tier reads caches whose block size is a multiple of it.
+    mnemonics: instructions that every kernel of the tier holds, as the disassembler spells them; each is a tuple of
+    spellings of which one will do.
     """
 
     name: str
@@ -196,6 +204,8 @@ class Tier:
     refuse: Callable[[Shape, Arch], str | None]
     accuracy: Accuracy = Accuracy()
     block_size_multiple: int = 1
+    language: Language = HIP
+    mnemonics: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

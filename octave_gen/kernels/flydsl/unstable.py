@@ -1,0 +1,112 @@
+"""Every name of flydsl that its pinned version has, but that its ``__all__`` lists do not promise.
+
+No other module uses such a name: not ``flydsl._mlir``, no raw builder of ``flydsl.expr.rocdl``, no private attribute.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, Signature
+from typing import Any
+
+import flydsl.compiler as flyc
+import flydsl.expr as fx
+from flydsl._mlir import ir
+from flydsl._mlir.dialects import gpu, llvm
+from flydsl.compiler.jit_function import _create_mlir_context
+
+Value = Any
+"""A value of a kernel that is traced, such as fx.Int32."""
+Kernel = Any
+"""What ``@flyc.kernel`` makes."""
+
+# --- for kernels ---
+
+
+def intrinsic(result: Any, name: str, *operands: Value) -> Value:
+    """The result of LLVM's intrinsic ``name``; ``result``: its type, such as fx.Int32."""
+    raw = [operand.ir_value() for operand in operands]
+    return result(llvm.call_intrinsic(result.ir_type, name, raw, [], []))
+
+
+# --- for the compile ---
+
+_ANY_GRID = (1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kernel to compile. parameters: the type of each, in a list where it is a pointer to such; waves_per_simd: as
+    many must fit."""
+
+    kernel: Kernel
+    threads: int
+    waves_per_simd: int
+    parameters: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A kernel before any pass: its text, without places in sources, and the count of each operation."""
+
+    text: str
+    operations: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """code_object: an ELF file; traced: by symbol."""
+
+    code_object: bytes
+    traced: Mapping[str, Traced]
+
+
+def compile_kernels(entries: Sequence[Entry]) -> Compiled:
+    """Compiles kernels into one code object, for the chip that FLYDSL_GPU_ARCH names."""
+    types = [t for entry in entries for t in entry.parameters]
+    placeholders = [flyc.from_c_void_p(t[0], None) if isinstance(t, list) else t(0) for t in types]
+    annotations = [fx.Pointer if isinstance(t, list) else t for t in types]
+
+    def launcher(**arguments: Value) -> None:
+        values = iter(arguments.values())
+        for entry in entries:
+            own = [next(values) for _ in entry.parameters]
+            launched = entry.kernel(*own, value_attrs={"rocdl.waves_per_eu": str(entry.waves_per_simd)})
+            launched.launch(grid=_ANY_GRID, block=(entry.threads, 1, 1))
+
+    # Its parameters differ from unit to unit; flydsl asks inspect for them.
+    launcher.__signature__ = Signature(  # type: ignore[attr-defined]
+        [Parameter(f"p{i}", Parameter.POSITIONAL_OR_KEYWORD, annotation=a) for i, a in enumerate(annotations)]
+    )
+    made = flyc.compile(flyc.jit(launcher), *placeholders)._keepalive
+    with _create_mlir_context():
+        objects = [
+            gpu.ObjectAttr(item).object
+            for operation in ir.Module.parse(made._ir_text).body.operations
+            if operation.operation.name == "gpu.binary"
+            for item in ir.ArrayAttr(operation.operation.attributes["objects"])
+        ]
+        if len(objects) != 1:
+            raise RuntimeError(f"flydsl made {len(objects)} code objects, not 1")
+        return Compiled(bytes(objects[0]), dict(_traced(ir.Module.parse(made._source_ir))))
+
+
+def _traced(module: Any) -> Iterator[tuple[str, Traced]]:
+    for operation in module.body.operations:
+        if operation.operation.name == "gpu.module":
+            for function in operation.regions[0].blocks[0].operations:
+                text = function.operation.get_asm(enable_debug_info=False, assume_verified=True)
+                symbol = ir.StringAttr(function.operation.attributes["sym_name"]).value
+                yield symbol, Traced(text, Counter(_operations(function.operation)))
+
+
+def _operations(operation: Any) -> Iterator[str]:
+    for region in operation.regions:
+        for block in region.blocks:
+            for inside in block.operations:
+                attributes = inside.operation.attributes
+                called = f" {ir.StringAttr(attributes['intrin']).value}" if "intrin" in attributes else ""
+                yield inside.operation.name + called
+                yield from _operations(inside.operation)
