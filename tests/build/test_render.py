@@ -44,13 +44,13 @@ def test_every_symbol_of_a_unit_is_an_entry_point(units: list[Unit]) -> None:
 
 def test_the_kernel_for_few_workgroups_has_waves_and_threads_of_its_own(units: list[Unit]) -> None:
     unit = next(unit for unit in units if len(unit.first.symbols) > 1)
-    dense, sparse = unit.first.symbols
+    dense, wide = unit.first.symbols
     text = render.render_unit(unit)
     assert f"OCTAVE_KERNEL(256, {unit.first.budget.occupancy}) void {dense.name}(" in text
     # 8 waves on 4 SIMDs
-    assert f"OCTAVE_KERNEL(512, 2) void {sparse.name}(" in text
-    assert "struct SparseConfig : Config {\n  static constexpr int kWaves = 8;\n};" in text
-    assert text.count("<Format, SparseConfig>") == len(unit.variants)
+    assert f"OCTAVE_KERNEL(512, 2) void {wide.name}(" in text
+    assert "struct WideConfig : Config {\n  static constexpr int kWaves = 8;\n};" in text
+    assert text.count("<Format, WideConfig>") == len(unit.variants)
 
 
 def test_parameters_are_the_arguments_of_the_kernel_description(units: list[Unit]) -> None:
