@@ -67,6 +67,9 @@ struct Config {
   static constexpr int kWaves = 4;
   static constexpr int kSplitGranule = 16;
 };
+struct WideConfig : Config {
+  static constexpr int kWaves = 8;
+};
 
 extern "C" OCTAVE_KERNEL(256, 4) void decode_octave_k3v4_h128r64_g4_q4_bf16_mfma_gfx942(
     const __bf16* query,
@@ -98,6 +101,36 @@ extern "C" OCTAVE_KERNEL(256, 4) void decode_octave_k3v4_h128r64_g4_q4_bf16_mfma
       num_kv_splits, sm_scale);
 }
 
+extern "C" OCTAVE_KERNEL(512, 2) void decode_octave_k3v4_h128r64_g4_q4_bf16_mfma_gfx942_wide(
+    const __bf16* query,
+    const uint8_t* cache,
+    const int32_t* block_table,
+    const int32_t* q_to_req,
+    const int32_t* q_to_klen,
+    const int32_t* group_starts,
+    float* mid_o,
+    const uint32_t* k_signs,
+    int64_t query_token_stride,
+    int64_t query_head_stride,
+    int64_t cache_block_stride,
+    int64_t cache_head_stride,
+    int64_t cache_row_stride,
+    int64_t block_table_stride,
+    int64_t mid_token_stride,
+    int64_t mid_head_stride,
+    int64_t mid_split_stride,
+    int32_t num_queries,
+    int32_t num_groups,
+    int32_t num_requests,
+    int32_t block_size,
+    int32_t num_kv_splits,
+    float sm_scale) {
+  octave::decode_mfma<Format, WideConfig>(query, cache, block_table, q_to_req, q_to_klen, group_starts, mid_o, k_signs, query_token_stride,
+      query_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, block_table_stride,
+      mid_token_stride, mid_head_stride, mid_split_stride, num_queries, num_groups, num_requests, block_size,
+      num_kv_splits, sm_scale);
+}
+
 extern "C" OCTAVE_KERNEL(256, 4) void decode_octave_k3v4_h128r64_g4_q4_f16_mfma_gfx942(
     const _Float16* query,
     const uint8_t* cache,
@@ -123,6 +156,36 @@ extern "C" OCTAVE_KERNEL(256, 4) void decode_octave_k3v4_h128r64_g4_q4_f16_mfma_
     int32_t num_kv_splits,
     float sm_scale) {
   octave::decode_mfma<Format, Config>(query, cache, block_table, q_to_req, q_to_klen, group_starts, mid_o, k_signs, query_token_stride,
+      query_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, block_table_stride,
+      mid_token_stride, mid_head_stride, mid_split_stride, num_queries, num_groups, num_requests, block_size,
+      num_kv_splits, sm_scale);
+}
+
+extern "C" OCTAVE_KERNEL(512, 2) void decode_octave_k3v4_h128r64_g4_q4_f16_mfma_gfx942_wide(
+    const _Float16* query,
+    const uint8_t* cache,
+    const int32_t* block_table,
+    const int32_t* q_to_req,
+    const int32_t* q_to_klen,
+    const int32_t* group_starts,
+    float* mid_o,
+    const uint32_t* k_signs,
+    int64_t query_token_stride,
+    int64_t query_head_stride,
+    int64_t cache_block_stride,
+    int64_t cache_head_stride,
+    int64_t cache_row_stride,
+    int64_t block_table_stride,
+    int64_t mid_token_stride,
+    int64_t mid_head_stride,
+    int64_t mid_split_stride,
+    int32_t num_queries,
+    int32_t num_groups,
+    int32_t num_requests,
+    int32_t block_size,
+    int32_t num_kv_splits,
+    float sm_scale) {
+  octave::decode_mfma<Format, WideConfig>(query, cache, block_table, q_to_req, q_to_klen, group_starts, mid_o, k_signs, query_token_stride,
       query_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, block_table_stride,
       mid_token_stride, mid_head_stride, mid_split_stride, num_queries, num_groups, num_requests, block_size,
       num_kv_splits, sm_scale);

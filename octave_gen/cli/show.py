@@ -64,7 +64,7 @@ def _known(variant: Variant, planned: list[Variant], out: Path) -> tuple[Record,
     found = library.record(variant.name)
     if found is None or library.standing(record) != BUILT:
         return record, None, library
-    extra: Record = {key: found[key] for key in ("code_object", "resources", "sparse_resources")}
+    extra: Record = {key: found[key] for key in ("code_object", "resources", "wide_resources")}
     entries = library.entries(variant.name)
     return {**record, **extra, **({"verification": entries} if entries else {})}, library.made, library
 
@@ -85,9 +85,9 @@ def _lines(variant: Variant, record: Record, built: Manifest | None, library: He
     yield "  kernarg"
     for entry in record["kernarg"]:
         yield f"    {entry['offset']:4} {entry['size']:2}  {entry['c_type']:16} {entry['name']} ({entry['value_kind']})"
-    few = "".join(f"{'sparse':>8}" for _ in record["geometry"]["sparse"])
+    few = "".join(f"{'wide':>8}" for _ in record["geometry"]["wide"])
     yield f"  {'resources':27}{'budget':>8}{'built':>8}{few}"
-    taken = [record.get("resources", {}), *record.get("sparse_resources", [])]
+    taken = [record.get("resources", {}), *record.get("wide_resources", [])]
     for key, bound in record["budget"].items():
         sign = ">=" if key == "occupancy" else "<="
         yield f"    {key:20} {sign:>4} {bound:7}" + "".join(f"{one.get(key, '-'):>8}" for one in taken)
@@ -113,8 +113,8 @@ def _facts(
     yield "flags", " ".join(record["flags"])
     geometry = record["geometry"]
     yield "workgroup", f"{geometry['threads']} threads, waves of {geometry['wave_size']}"
-    for sparse in geometry["sparse"]:
-        yield "sparse", f"{sparse['threads']} threads in launches of up to {sparse['workgroups']} workgroups"
+    for wide in geometry["wide"]:
+        yield "wide", f"{wide['threads']} threads in launches of up to {wide['workgroups']} workgroups"
     yield "grid", " x ".join(_extent(extent) for extent in geometry["grid"])
     if built is None:
         yield "built", f"{_why_not(library, record)}; to build it: {build}"

@@ -31,7 +31,7 @@ SCALARS: dict[str, str] = {dtype.spec: dtype.name for dtype in QUERY_DTYPES}
 
 MAX_GRID_YZ = 65535
 """Workgroups of a grid in its second and third dimension."""
-SPARSE = "_sparse"
+WIDE = "_wide"
 """What the symbol of a variant's second kernel has behind that of the first."""
 MAX_GROUP = 16
 """The largest gqa_group and query_group of any kernel."""
@@ -125,7 +125,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Sparse:
+class Wide:
     """A variant's second kernel, for launches of at most ``workgroups`` workgroups, which have ``threads`` each."""
 
     threads: int
@@ -140,22 +140,22 @@ class Sparse:
 class Geometry:
     """Launch geometry: threads of a workgroup (x only) and the grid as formulas of run-time counts.
 
-    sparse: the second kernel that launches of few workgroups take; None: one kernel serves all.
+    wide: the second kernel that launches of few workgroups take; None: one kernel serves all.
     """
 
     threads: int
     grid: tuple[Extent, ...]
-    sparse: Sparse | None = None
+    wide: Wide | None = None
 
     @property
     def kernels(self) -> dict[str, Geometry]:
         """The kernels of a variant, each with a geometry of its own, by what its symbol has behind the variant's."""
-        dense = replace(self, sparse=None)
-        return {"": dense} if self.sparse is None else {"": dense, SPARSE: replace(dense, threads=self.sparse.threads)}
+        dense = replace(self, wide=None)
+        return {"": dense} if self.wide is None else {"": dense, WIDE: replace(dense, threads=self.wide.threads)}
 
     def kernel_for(self, workgroups: int) -> str:
         """Which of ``kernels`` a launch of so many workgroups takes."""
-        return SPARSE if self.sparse is not None and self.sparse.serves(workgroups) else ""
+        return WIDE if self.wide is not None and self.wide.serves(workgroups) else ""
 
     def workgroups(self, counts: Mapping[str, int]) -> tuple[int, int, int]:
         """The grid for the given counts; dimensions that are not named are 1."""

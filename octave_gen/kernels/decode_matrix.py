@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octave_gen.arch import Arch
-from octave_gen.kernels.base import Accuracy, Argument, Extent, Geometry, Shape, Sparse, Tier, head_size_in
+from octave_gen.kernels.base import Accuracy, Argument, Extent, Geometry, Shape, Tier, Wide, head_size_in
 from octave_gen.kernels.splits import SPLIT_GRANULE
 
 WAVES = 4
@@ -31,11 +31,11 @@ def matrix_tier(
     arguments: tuple[Argument, ...],
     accuracy: Accuracy,
     max_rows: int,
-    sparse_waves: int | None = None,
+    wide_waves: int | None = None,
 ) -> Tier:
     """The tier ``name``, whose workgroups hold ``max_rows`` query rows (at least MAX_GROUP).
 
-    sparse_waves: of a workgroup in launches of no more workgroups than places on the chip, where that is not WAVES.
+    wide_waves: of a workgroup in launches of no more workgroups than places on the chip, where that is not WAVES.
     """
 
     def geometry(shape: Shape, arch: Arch) -> Geometry:
@@ -43,7 +43,7 @@ def matrix_tier(
         return Geometry(
             WAVES * arch.wave_size,
             (Extent("queries", queries), Extent("kv_heads"), Extent("kv_splits")),
-            Sparse(sparse_waves * arch.wave_size, arch.workgroup_places) if sparse_waves else None,
+            Wide(wide_waves * arch.wave_size, arch.workgroup_places) if wide_waves else None,
         )
 
     return Tier(

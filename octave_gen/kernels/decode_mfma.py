@@ -8,7 +8,7 @@ from octave_gen.kernels.decode_matrix import matrix_tier
 MAX_ROWS = 32
 """Of a workgroup: two columns of outputs are what a wave's registers hold. More of a query group are shared out."""
 
-SPARSE_WAVES = 8
+WIDE_WAVES = 8
 """Of a workgroup that has a CU to itself: what the registers of two waves a SIMD hold."""
 
 ACCURACY = Accuracy(query_mode="int16", exact_bound=1e-3, rounding=8192.0)
@@ -17,4 +17,4 @@ ACCURACY = Accuracy(query_mode="int16", exact_bound=1e-3, rounding=8192.0)
 
 def tier(arguments: tuple[Argument, ...]) -> Tier:
     """The tier; ``arguments`` are those of every tier of decode."""
-    return matrix_tier("mfma", arguments, ACCURACY, MAX_ROWS, SPARSE_WAVES)
+    return matrix_tier("mfma", arguments, ACCURACY, MAX_ROWS, WIDE_WAVES)

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 from octave_gen.arch import Arch
-from octave_gen.kernels.base import Sparse
+from octave_gen.kernels.base import Wide
 from octave_gen.kernels.launch_costs import LaunchCosts
 from octave_gen.kernels.splits import MAX_KV_SPLITS, SPLIT_GRANULE, tokens_per_split
 
@@ -63,7 +63,7 @@ class Problem:
     """An attention over ``context`` tokens: ``workgroups`` of each split, ``vectors`` of outputs.
 
     attend, merge: of the kernel that attends and of the one that merges; kv_bytes: of all K and V that are read;
-    partial_bytes: of one split of all outputs; most: splits that a launch can have; sparse: the kernel that attends in
+    partial_bytes: of one split of all outputs; most: splits that a launch can have; wide: the kernel that attends in
     launches of few workgroups, where that is another one.
     """
 
@@ -76,17 +76,17 @@ class Problem:
     kv_bytes: int
     partial_bytes: int
     most: int = MAX_KV_SPLITS
-    sparse: tuple[Sparse, LaunchCosts] | None = None
+    wide: tuple[Wide, LaunchCosts] | None = None
 
     @property
     def kernels(self) -> tuple[LaunchCosts, ...]:
         """Those that attend."""
-        return (self.attend,) if self.sparse is None else (self.attend, self.sparse[1])
+        return (self.attend,) if self.wide is None else (self.attend, self.wide[1])
 
     def kernel(self, splits: int) -> LaunchCosts:
         """The one that a launch with so many splits takes."""
-        if self.sparse is not None and self.sparse[0].serves(self.workgroups * splits):
-            return self.sparse[1]
+        if self.wide is not None and self.wide[0].serves(self.workgroups * splits):
+            return self.wide[1]
         return self.attend
 
     def clocks(self, splits: int) -> float:

@@ -135,7 +135,7 @@ def decode_problem(
         context=max_context,
         kv_bytes=groups * kv_heads * max_context * slot_bytes,
         partial_bytes=4 * batch * tokens * q_heads * (head_size + PARTIAL_EXTRA),
-        sparse=(geometry.sparse, few[0]) if geometry.sparse else None,
+        wide=(geometry.wide, few[0]) if geometry.wide else None,
     )
 
 

@@ -18,7 +18,7 @@ from octave_gen import __version__
 from octave_gen.arch import build_command
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES, FAMILIES
-from octave_gen.kernels.base import SCALARS, SPARSE, kernarg_table
+from octave_gen.kernels.base import SCALARS, WIDE, kernarg_table
 from octave_gen.manifest import schema
 from octave_gen.plan import Variant
 
@@ -73,7 +73,7 @@ def record(variant: Variant, *, source_text: str, templates: Mapping[str, str], 
             "threads": geometry.threads,
             "wave_size": variant.arch.wave_size,
             "grid": [asdict(extent) for extent in geometry.grid],
-            "sparse": [] if geometry.sparse is None else [asdict(geometry.sparse)],
+            "wide": [] if geometry.wide is None else [asdict(geometry.wide)],
         },
         "kernarg": [
             {"c_type": argument.type.c_type, **asdict(entry)}
@@ -96,12 +96,12 @@ def slot_bytes(variant: Variant) -> int | None:
 
 def symbols(record: Record) -> list[str]:
     """The kernels of a record: its symbol, and that of the kernel for launches of few workgroups where there is one."""
-    return [record["symbol"], *(record["symbol"] + SPARSE for _ in record["geometry"]["sparse"])]
+    return [record["symbol"], *(record["symbol"] + WIDE for _ in record["geometry"]["wide"])]
 
 
 def resources(built: Record) -> dict[str, dict[str, int]]:
     """Of a built record: what each of its kernels takes, by symbol."""
-    return dict(zip(symbols(built), (built["resources"], *built["sparse_resources"]), strict=True))
+    return dict(zip(symbols(built), (built["resources"], *built["wide_resources"]), strict=True))
 
 
 def built_record(generated: Record, *, code_object: bytes, resources: Mapping[str, Mapping[str, int]]) -> Record:
@@ -111,8 +111,8 @@ def built_record(generated: Record, *, code_object: bytes, resources: Mapping[st
     occupancy.
     """
     found = {"sha256": sha256(code_object), "size": len(code_object)}
-    own, *sparse = (dict(resources[symbol]) for symbol in symbols(generated))
-    return {**generated, "code_object": found, "resources": own, "sparse_resources": sparse}
+    own, *wide = (dict(resources[symbol]) for symbol in symbols(generated))
+    return {**generated, "code_object": found, "resources": own, "wide_resources": wide}
 
 
 def generated_manifest(records: Iterable[Record]) -> Manifest:

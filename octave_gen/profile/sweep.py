@@ -76,7 +76,7 @@ def compare(problem: Problem, batch: int) -> Row:
     if public is not None and problem.attend.rows == public.rows and problem.attend.head_size == public.head_size:
         merge = PUBLIC_MERGE[public.arch]
         rows = -(-problem.vectors // 4)
-        theirs = share(replace(problem, attend=public, sparse=None, merge=merge, vectors=rows), DEFAULT_SPLITS)
+        theirs = share(replace(problem, attend=public, wide=None, merge=merge, vectors=rows), DEFAULT_SPLITS)
     return Row(
         problem.context,
         batch,

@@ -104,12 +104,12 @@ def _variant(record: Mapping[str, Any], built_by: str) -> LoadedVariant:
     if built_kernarg != kernarg:
         raise other_version("its arguments are not the ones this version passes")
     built_grid = [(extent["count"], extent["per_workgroup"]) for extent in record["geometry"]["grid"]]
-    built_sparse = [(sparse["threads"], sparse["workgroups"]) for sparse in record["geometry"]["sparse"]]
-    sparse = geometry.sparse
-    if (record["geometry"]["threads"], built_grid, built_sparse) != (
+    built_wide = [(wide["threads"], wide["workgroups"]) for wide in record["geometry"]["wide"]]
+    wide = geometry.wide
+    if (record["geometry"]["threads"], built_grid, built_wide) != (
         geometry.threads,
         [(extent.count, extent.per_workgroup) for extent in geometry.grid],
-        [] if sparse is None else [(sparse.threads, sparse.workgroups)],
+        [] if wide is None else [(wide.threads, wide.workgroups)],
     ):
         raise other_version("its launch geometry is not the one this version launches with")
     key = VariantKey(

@@ -37,9 +37,21 @@ def _unit(units: list[Unit], name: str) -> Unit:
 def test_every_symbol_of_a_unit_is_an_entry_point(units: list[Unit]) -> None:
     for unit in units:
         text = render.render_unit(unit)
-        for variant in unit.variants:
-            assert text.count(f"void {variant.name}(") == 1
-        assert text.count("extern") == len(unit.variants)
+        symbols = [symbol for variant in unit.variants for symbol in variant.symbols]
+        for symbol in symbols:
+            assert text.count(f"void {symbol.name}(") == 1
+        assert text.count("extern") == len(symbols)
+
+
+def test_the_kernel_for_few_workgroups_has_waves_and_threads_of_its_own(units: list[Unit]) -> None:
+    unit = next(unit for unit in units if len(unit.first.symbols) > 1)
+    dense, wide = unit.first.symbols
+    text = render.render_unit(unit)
+    assert f"OCTAVE_KERNEL(256, {unit.first.budget.occupancy}) void {dense.name}(" in text
+    # 8 waves on 4 SIMDs
+    assert f"OCTAVE_KERNEL(512, 2) void {wide.name}(" in text
+    assert "struct WideConfig : Config {\n  static constexpr int kWaves = 8;\n};" in text
+    assert text.count("<Format, WideConfig>") == len(unit.variants)
 
 
 def test_parameters_are_the_arguments_of_the_kernel_description(units: list[Unit]) -> None:

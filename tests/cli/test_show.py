@@ -61,7 +61,7 @@ def test_json_of_what_is_built(run: Run, built: tuple[Path, Result], tmp_path: P
     whole = {key: made[key] for key in ("bundle", "compiler", "host", "library", "torch")}
     assert known == {**record, **whole}
     unbuilt = json.loads(run("show", NAME, "--out", tmp_path, "--json").stdout)
-    of_the_build = ("code_object", "resources", "sparse_resources")
+    of_the_build = ("code_object", "resources", "wide_resources")
     assert unbuilt == {key: value for key, value in record.items() if key not in of_the_build}
 
 

@@ -9,7 +9,7 @@ import pytest
 from octave_gen.arch import ARCHS, Arch
 from octave_gen.errors import OctaveError
 from octave_gen.kernels import KINDS, kind_of
-from octave_gen.kernels.base import SCALARS, Extent, Geometry, KernelKind, Shape, Sparse
+from octave_gen.kernels.base import SCALARS, Extent, Geometry, KernelKind, Shape, Wide
 
 EVERY = [pytest.param(kind, id=name) for name, kind in KINDS.items()]
 PORTABLE = [pytest.param(KINDS[name], id=name) for name in ("store", "rotate", "decode", "reduce")]
@@ -43,18 +43,18 @@ def test_grids_round_up(grid: tuple[Extent, ...], workgroups: tuple[int, int, in
 
 def test_small_launches_may_have_a_kernel_of_their_own() -> None:
     dense = Geometry(256, (Extent("tokens"),))
-    both = replace(dense, sparse=Sparse(512, 304))
+    both = replace(dense, wide=Wide(512, 304))
     assert dense.kernels == {"": dense}
-    assert both.kernels == {"": dense, "_sparse": Geometry(512, dense.grid)}
-    assert [both.kernel_for(workgroups) for workgroups in (1, 304, 305)] == ["_sparse", "_sparse", ""]
+    assert both.kernels == {"": dense, "_wide": Geometry(512, dense.grid)}
+    assert [both.kernel_for(workgroups) for workgroups in (1, 304, 305)] == ["_wide", "_wide", ""]
     assert dense.kernel_for(1) == ""
 
 
 def test_decode_on_mfma_has_one_for_launches_of_a_workgroup_for_each_cu() -> None:
-    for name, tier, sparse in (("gfx942", "mfma", Sparse(512, 304)), ("gfx1100", "wmma", None)):
+    for name, tier, wide in (("gfx942", "mfma", Wide(512, 304)), ("gfx1100", "wmma", None)):
         chip = ARCHS[name]
-        assert KINDS["decode"].tier(tier).geometry(shape(), chip).sparse == sparse
-        assert KINDS["decode"].tier("portable").geometry(shape(), chip).sparse is None
+        assert KINDS["decode"].tier(tier).geometry(shape(), chip).wide == wide
+        assert KINDS["decode"].tier("portable").geometry(shape(), chip).wide is None
     # A WGP takes the workgroups of two CUs.
     assert (ARCHS["gfx942"].workgroup_places, ARCHS["gfx1100"].workgroup_places) == (304, 48)
 

@@ -13,7 +13,7 @@ import pytest
 from octave_gen.arch import ARCHS
 from octave_gen.errors import WRONG_REQUEST, OctaveError
 from octave_gen.kernels import split_policy
-from octave_gen.kernels.base import MAX_GRID_YZ, Shape, Sparse
+from octave_gen.kernels.base import MAX_GRID_YZ, Shape, Wide
 from octave_gen.kernels.launch_costs import LaunchCosts, launch_costs
 from octave_gen.kernels.split_model import Chip, Problem
 from octave_gen.kernels.split_policy import decode_problem, default_tier, kv_splits, prefix_problem, prefix_splits
@@ -73,14 +73,14 @@ def test_launches_that_leave_places_free_have_workgroups_of_more_waves() -> None
 def test_waves_are_worth_choosing() -> None:
     """Without the second kernel the least time of some launches would be more than a tenth longer."""
     problem = decode_problem("gfx942", **{**DECODE, "kv_heads": 1, "q_heads": 6}, max_context=65536, tier="mfma")
-    alone = replace(problem, sparse=None)
+    alone = replace(problem, wide=None)
     assert alone.clocks(alone.best()) > WITHIN * problem.clocks(problem.best())
 
 
-def test_a_launch_of_few_workgroups_takes_the_sparse_kernel() -> None:
-    """2 workgroups of each split; the sparse kernel takes half the time, and up to 8 workgroups."""
+def test_a_launch_of_few_workgroups_takes_the_wide_kernel() -> None:
+    """2 workgroups of each split; the wide kernel takes half the time, and up to 8 workgroups."""
     half = attend(waves=8, launch_latency=1500, pass_latency=200, launch_issue=500, pass_issue=50)
-    problem = by_hand(vectors=0, sparse=(Sparse(512, 8), half))
+    problem = by_hand(vectors=0, wide=(Wide(512, 8), half))
     assert problem.clocks(4) == by_hand(vectors=0, attend=half).clocks(4)
     assert problem.clocks(5) == by_hand(vectors=0).clocks(5)
     assert problem.clocks_with(half, 5) == by_hand(vectors=0, attend=half).clocks(5)

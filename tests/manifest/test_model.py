@@ -65,7 +65,7 @@ def test_geometry_of_decode(records: list[Record]) -> None:
             {"count": "kv_heads", "per_workgroup": 1},
             {"count": "kv_splits", "per_workgroup": 1},
         ],
-        "sparse": [],
+        "wide": [],
     }
 
 
@@ -73,12 +73,12 @@ def test_a_record_of_two_kernels_says_what_each_takes() -> None:
     shipped = plan.variants(spec.shipped(), ["gfx942"])
     variant = next(variant for variant in shipped if variant.name.startswith("decode_") and len(variant.symbols) > 1)
     record = manifest.record(variant, source_text="", templates={}, flags=())
-    assert record["geometry"]["sparse"] == [{"threads": 512, "workgroups": 304}]
-    assert manifest.symbols(record) == [variant.name, f"{variant.name}_sparse"]
+    assert record["geometry"]["wide"] == [{"threads": 512, "workgroups": 304}]
+    assert manifest.symbols(record) == [variant.name, f"{variant.name}_wide"]
     assert manifest.symbols(record) == [symbol.name for symbol in variant.symbols]
     taken = {name: {"vgprs": number} for number, name in enumerate(manifest.symbols(record))}
     built = manifest.built_record(record, code_object=b"", resources=taken)
-    assert (built["resources"], built["sparse_resources"]) == ({"vgprs": 0}, [{"vgprs": 1}])
+    assert (built["resources"], built["wide_resources"]) == ({"vgprs": 0}, [{"vgprs": 1}])
     assert manifest.resources(built) == taken
 
 

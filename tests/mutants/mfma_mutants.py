@@ -129,6 +129,13 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
         ONE_COLUMN,
     ),
     Mutant(
+        "mfma: unrounded score less a rounded reference",
+        OUTPUT,
+        "inline constexpr float kHugeScore = 0x1p24f;",
+        "inline constexpr float kHugeScore = 0x1p30f;",
+        PAIRED,
+    ),
+    Mutant(
         "mfma: reference not raised",
         DECODE,
         "columns[c].reference = raised;",

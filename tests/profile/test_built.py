@@ -30,7 +30,7 @@ def test_kernels_come_in_the_order_asked_for(planned: list[plan.Variant], small_
     chosen = list(reversed(plan.select(planned, "*_bf16_*")))
     found = kernels(chosen, planned, small_build)
     assert [kernel.name for kernel in found] == [symbol.name for variant in chosen for symbol in variant.symbols]
-    assert {kernel.waves for kernel in found if kernel.name.endswith("_sparse")} == {8}
+    assert {kernel.waves for kernel in found if kernel.name.endswith("_wide")} == {8}
     archs = [name for name, chip in ARCHS.items() if not chip.on_request]
     assert {(k.variant.arch.name, k.variant.kind.name) for k in found} == set(product(archs, KINDS))
     for kernel in found:

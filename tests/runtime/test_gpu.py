@@ -91,8 +91,9 @@ def test_matrix_tier(library: Library, host_ops: Any, decode_arguments: Argument
     decode_arguments["use_wmma"] = True
     gpu.decode(**decode_arguments, place=place(library))
     partials, merge = host_ops.calls
-    assert partials[1] == "decode_octave_k3v3_h128r64_g4_q4_f16_mfma_gfx942"
-    assert partials[2:] == ([2, 2, 2], 256, STREAM)
+    # 8 workgroups, fewer than the chip has CUs
+    assert partials[1] == "decode_octave_k3v3_h128r64_g4_q4_f16_mfma_gfx942_wide"
+    assert partials[2:] == ([2, 2, 2], 512, STREAM)
     assert merge[1] == "reduce_h128_f16_portable_gfx942"
 
 

@@ -119,17 +119,17 @@ def test_a_launch_of_few_workgroups_takes_the_kernel_with_more_waves(make_librar
         return launch.decode_launch(variant, QUERY, CACHE, TABLE, Q_TO_REQ, Q_TO_KLEN, MID_O, K_SIGNS, 0.125, splits)
 
     few, many = made(13), made(14)
-    assert (few.symbol, few.threads, few.grid) == (f"{variant.symbol}_sparse", 512, (11, 2, 13))
+    assert (few.symbol, few.threads, few.grid) == (f"{variant.symbol}_wide", 512, (11, 2, 13))
     assert (many.symbol, many.threads, many.grid) == (variant.symbol, 256, (11, 2, 14))
     assert [one.symbol for one in variant.kernels] == [many.symbol, few.symbol]
 
 
 def test_each_kernel_of_a_variant_can_be_launched_alone(make_library: Callable[..., Library]) -> None:
-    dense, sparse = variant_of(make_library(gqa_groups=(4,)), "decode", query_group=1, tier="mfma").kernels
+    dense, wide = variant_of(make_library(gqa_groups=(4,)), "decode", query_group=1, tier="mfma").kernels
     arguments = (QUERY, CACHE, TABLE, Q_TO_REQ, Q_TO_KLEN, MID_O, K_SIGNS, 0.125)
     for splits in (1, 32):
-        made = [launch.decode_launch(one, *arguments, splits) for one in (dense, sparse)]
-        assert [(one.symbol, one.threads) for one in made] == [(dense.symbol, 256), (sparse.symbol, 512)]
+        made = [launch.decode_launch(one, *arguments, splits) for one in (dense, wide)]
+        assert [(one.symbol, one.threads) for one in made] == [(dense.symbol, 256), (wide.symbol, 512)]
 
 
 def test_reduce(make_library: Callable[..., Library]) -> None:

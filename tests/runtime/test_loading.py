@@ -155,7 +155,7 @@ def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
         (lambda m: m["variants"][0]["kernarg"].pop(), "arguments are not the ones"),
         (lambda m: m["variants"][0]["geometry"].update(threads=64), "launch geometry is not"),
         (
-            lambda m: m["variants"][0]["geometry"].update(sparse=[{"threads": 512, "workgroups": 304}]),
+            lambda m: m["variants"][0]["geometry"].update(wide=[{"threads": 512, "workgroups": 304}]),
             "launch geometry is not",
         ),
         (lambda m: m["variants"][0].update(kind="prefill"), "does not know"),

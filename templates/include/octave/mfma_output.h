@@ -12,8 +12,9 @@ struct MfmaColumn {
   float sum;
 };
 
-// Scores from kHugeScore on are multiples of 64 or more: only the largest ones of a row count, all alike.
-inline constexpr float kHugeScore = 0x1p30f;
+// Scores from kHugeScore on are multiples of 2 or more: a reference that is rounded otherwise than a score may lie so
+// far above it that its weight is lost.
+inline constexpr float kHugeScore = 0x1p24f;
 
 OCTAVE_DEVICE bool is_huge(float score) { return __builtin_fabsf(score) >= kHugeScore && score != -kInfinity; }
 
@@ -36,7 +37,7 @@ OCTAVE_DEVICE half4 probabilities(const float4& scores, const _Float16 (&value_s
     const auto scale = static_cast<float>(value_scale[r]);
     float product = __builtin_fmaf(p[r], scale, 0.0f);
     if (kBounded && product > kLargestHalf) {
-      // the reference is rounded: below kHugeScore by up to 32
+      // the reference is rounded
       product = kLargestHalf;
       p[r] = kLargestHalf / scale;
     }
