@@ -26,6 +26,11 @@ def load(address: Value, kind: Value, count: int = 1, *, alignment: int | None =
     return fx.generic_load(aligned, dtype=kind, count=count)
 
 
+def load_constant(address: Value) -> Value:
+    """A value that the kernel does not write, from a typed pointer: a scalar load where all lanes read the same."""
+    return unstable.load_invariant(address)
+
+
 def store(address: Value, value: Value, *, alignment: int | None = None) -> None:
     """A value or a vector to an address in bytes; the counterpart of :func:`load`."""
     kind = value.dtype

@@ -52,6 +52,12 @@ def matrix_multiply(result: Any, atom: Value, a: Value, b: Value, c: Value) -> V
     return result(fly.mma_atom_call_ssa([result.ir_type], atom, [fx.as_ir_value(a)], [fx.as_ir_value(b)], c))
 
 
+def load_invariant(pointer: Value) -> Value:
+    """A load of what nothing writes while the kernel runs."""
+    kind = pointer.element_type
+    return kind(llvm.LoadOp(kind.ir_type, pointer.llvm_ptr, alignment=pointer.alignment, invariant=True).result)
+
+
 def local_barrier() -> None:
     """All waves of the workgroup arrive, and see each other's LDS writes; loads from memory are not waited for."""
     fx.gpu.barrier(address_spaces=ir.ArrayAttr.get([ir.Attribute.parse("#gpu.address_space<workgroup>")]))
