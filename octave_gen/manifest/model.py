@@ -21,7 +21,7 @@ from octave_gen.kernels.base import SCALARS, kernarg_table
 from octave_gen.manifest import schema
 from octave_gen.plan import Variant
 
-SCHEMA_VERSION: Final = "1.0"
+SCHEMA_VERSION: Final = "1.1"
 FILE_NAME: Final = "manifest.json"
 VERIFICATION_FILE_NAME: Final = "verification.json"
 """Beside a built manifest: what was run of its code objects."""
@@ -43,8 +43,9 @@ def sha256(data: str | bytes) -> str:
 def record(variant: Variant, *, source_text: str, templates: Mapping[str, str], flags: Sequence[str]) -> Record:
     """The record of a variant as far as it is known without a compiler.
 
-    source_text: the text of the variant's unit; templates: sha256 by name, relative to ``templates/``, of every file
-    that decides that text or its code; flags: the device compiler's flags, free of paths.
+    source_text: the text of the variant's unit (of a unit in FlyDSL without its trace); templates: sha256 by name,
+    relative to ``templates/`` (kernel modules: to the checkout), of every file that decides that text or its code;
+    flags: the device compiler's flags, free of paths.
     """
     shape, geometry, arguments = variant.shape, variant.geometry, variant.tier.arguments
     return {
@@ -61,6 +62,7 @@ def record(variant: Variant, *, source_text: str, templates: Mapping[str, str], 
         "query_group": shape.query_group,
         "query_dtype": _QUERY_DTYPES[shape.scalar],
         "tier": variant.tier.name,
+        "language": variant.tier.language,
         "arch": variant.arch.name,
         "slot_bytes": slot_bytes(variant),
         "source": {"path": variant.source, "sha256": sha256(source_text)},
@@ -109,15 +111,16 @@ def built_manifest(
     *,
     arch: str,
     torch_target: str,
-    compiler: Mapping[str, str],
+    compiler: Mapping[str, Any],
     host: Mapping[str, Any],
     bundle: Mapping[str, Any],
     library: Mapping[str, Any],
 ) -> Manifest:
     """The manifest of one shared object; ``records`` come from :func:`built_record`, in the order of the plan.
 
-    compiler: name, version, identity; host: compiler, flags; bundle: size, sha256; library: file (its name in the
-    manifest's folder), size, sha256, namespace (of its op). Raises OctaveError when a part does not fit the schema.
+    compiler: name, version, identity, and flydsl (version, identity) where kernels are written in it; host: compiler,
+    flags; bundle: size, sha256; library: file (its name in the manifest's folder), size, sha256, namespace (of its op).
+    Raises OctaveError when a part does not fit the schema.
     """
     return _checked(
         {

@@ -9,6 +9,10 @@ from octave_gen.kernels.base import FLYDSL, Argument, Tier
 from octave_gen.kernels.decode_matrix import matrix_tier
 
 NAME = "flydsl"
+VERSION = "0.5.0"
+"""Of flydsl that the kernels are written for: they use names that it does not promise to keep."""
+EXTRA = "pip install 'octave-gen[flydsl]'"
+"""How to get it."""
 
 DECODE_MNEMONICS = (("v_mfma_i32_16x16x32_i8",), ("v_mfma_f32_16x16x16_f16",))
 CHUNK_MNEMONICS = (("v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16"),)
