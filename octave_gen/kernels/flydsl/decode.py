@@ -121,7 +121,7 @@ def _attend(tile: Tile, asked: SimpleNamespace, cache: SimpleNamespace, target: 
         asked.head_stride,
     )
     cache.row = fx.Int32(cache.row_stride)
-    place = decode_tile.places(tile, cache.row)
+    offsets = decode_tile.offsets(tile, cache.row)
     lanes.schedule_barrier()
     group, attending = decode_rows.settle(tile, group, asked.count, asked.num_requests)
     decode_rows.put_group(tile, group, shared)
@@ -134,12 +134,12 @@ def _attend(tile: Tile, asked: SimpleNamespace, cache: SimpleNamespace, target: 
     before = min(2, own // 2)
     decode_rows.quantize_rows(tile, rows, 0, before, attending, unit, shared)
     lanes.schedule_barrier()
-    words = _load_first(tile, walk, first_block, cache, place)
+    words = _load_first(tile, walk, first_block, cache, offsets)
     lanes.schedule_barrier()
     decode_rows.quantize_rows(tile, rows, before, own - before, attending, unit, shared)
     lanes.workgroup_barrier()
 
-    fixed = _fixed(tile, shared, place)
+    fixed = _fixed(tile, shared)
     scale = Shared(tile).query_scale
     states = []
     for c in fx.range_constexpr(tile.columns):
@@ -148,22 +148,26 @@ def _attend(tile: Tile, asked: SimpleNamespace, cache: SimpleNamespace, target: 
         out = [matrix.zero_sums(fx.Float32)] * tile.value_dims
         states.append(SimpleNamespace(column=column, out=out, bias=matrix.zero_sums(fx.Float32)))
 
-    words, states = _walk_run(tile, run, walk, words, states, shared, fixed, cache)
-    if fx.const_expr(tile.queries > 1):
-        while run.next < tile.queries:
-            run = decode_rows.run_from(tile, decode_rows.group_in(tile, shared), run.next)
-            walk, first_block = _open_run(tile, run, cache, asked.q_to_req)
-            words = _load_first(tile, walk, first_block, cache, place)
-            words, states = _walk_run(tile, run, walk, words, states, shared, fixed, cache)
+    if fx.const_expr(tile.queries == 1):
+        words, offsets, states = _walk_run(tile, run, walk, words, offsets, states, shared, fixed, cache)
+    else:
+        more = fx.Boolean(True)
+        while more:
+            words, offsets, states = _walk_run(tile, run, walk, words, offsets, states, shared, fixed, cache)
+            more = run.next < tile.queries
+            if more:
+                run = decode_rows.run_from(tile, decode_rows.group_in(tile, shared), run.next)
+                walk, first_block = _open_run(tile, run, cache, asked.q_to_req)
+                words = _load_first(tile, walk, first_block, cache, offsets)
     # V stands for LUT[code] · scale / LUT_ONE
     decode_merge.merge_waves(tile, shared, states, 2.0**24 / LUT_ONE, asked.count, target, decode_tile.all_words(words))
 
 
-def _fixed(tile: Tile, shared: Value, place: SimpleNamespace) -> SimpleNamespace:
+def _fixed(tile: Tile, shared: Value) -> SimpleNamespace:
     """What the loop over tiles reads and does not change."""
     lane = lanes.lane_index()
     return SimpleNamespace(
-        place=place,
+        place=decode_tile.places(tile),
         pair_weight=(lane % 16 < 8).select(fx.Float32(128.0), fx.Float32(1.0)),
         kept=decode_score.kept_query(tile, shared) if tile.kept else [],
         query_place=decode_score.query_place(tile),
@@ -236,17 +240,17 @@ def _base_of(cache: SimpleNamespace, block: Value, row: Value) -> Value:
 
 
 def _load_first(
-    tile: Tile, walk: SimpleNamespace, first_block: Value, cache: SimpleNamespace, place: SimpleNamespace
+    tile: Tile, walk: SimpleNamespace, first_block: Value, cache: SimpleNamespace, offsets: SimpleNamespace
 ) -> SimpleNamespace:
     """The words of a run's first tile."""
     walk.base = _base_of(cache, first_block, walk.row)
     if tile.kept:
         walk.block = lanes.uniform(walk.block)
     buffer = memory.buffer_of(walk.base, walk.token < walk.end)
-    key = decode_tile.load_key(tile, buffer, cache.row, place)
+    key = decode_tile.load_key(tile, buffer, cache.row, offsets)
     # The loop waits for as many loads as are behind K's on either way into it.
     lanes.schedule_barrier()
-    return SimpleNamespace(key=key, value=decode_tile.load_value(tile, buffer, cache.row, place))
+    return SimpleNamespace(key=key, value=decode_tile.load_value(tile, buffer, cache.row, offsets))
 
 
 @unstable.device
@@ -255,11 +259,12 @@ def _walk_run(
     run: SimpleNamespace,
     walk: SimpleNamespace,
     words: SimpleNamespace,
+    offsets: SimpleNamespace,
     states: list[SimpleNamespace],
     shared: Value,
     fixed: SimpleNamespace,
     cache: SimpleNamespace,
-) -> tuple[SimpleNamespace, list[SimpleNamespace]]:
+) -> tuple[SimpleNamespace, SimpleNamespace, list[SimpleNamespace]]:
     """The wave's tiles of a run. Registers hold the words of one tile: as soon as K's are multiplied, K of the next
     tile is asked for, as soon as V's are, its V. The block is asked for two tiles ahead."""
     visible = [_visible(tile, run, walk.end, shared, c) for c in range(tile.columns)]
@@ -275,9 +280,10 @@ def _walk_run(
                 memory.load_constant(walk.blocks + walk.page) if tile.kept else _vector_block(walk.blocks, walk.page)
             )
         buffer = memory.buffer_of(base)
+        offsets = decode_tile.afresh(offsets, base)
         query = _query(tile, shared, fixed, base)
         scores = decode_score.score_tile(tile, words.key, fixed.place, query, fixed.pair_weight)
-        words.key = decode_tile.load_key(tile, buffer, cache.row, fixed.place)
+        words.key = decode_tile.load_key(tile, buffer, cache.row, offsets)
         partial = token + TOKENS > whole
         weighted = []
         for c in fx.range_constexpr(tile.columns):
@@ -288,10 +294,10 @@ def _walk_run(
             operand, states[c] = decode_output.weigh_tile(scores[c], scale, partial, first, visible[c], states[c])
             weighted.append(operand)
         decode_output.accumulate_tile(tile, words.value, fixed.place, weighted, states)
-        words.value = decode_tile.load_value(tile, buffer, cache.row, fixed.place)
+        words.value = decode_tile.load_value(tile, buffer, cache.row, offsets)
         walk.base = base
         walk.token = next_token
-    return words, states
+    return words, offsets, states
 
 
 def _visible(tile: Tile, run: SimpleNamespace, end: Value, shared: Value, c: int) -> Value:
@@ -306,5 +312,5 @@ def _query(tile: Tile, shared: Value, fixed: SimpleNamespace, base: Value) -> de
     if tile.kept:
         return lambda column, half, block: fixed.kept[half][block]
     # Keeps the compiler from holding all of it in registers from tile to tile.
-    place = unstable.inline_asm(fx.Uint32, "", "=v,0,s", fixed.query_place, fx.ptrtoint(base))
+    place = lanes.after_scalar(fixed.query_place, base)
     return lambda column, half, block: decode_score.query_operand(tile, shared, place, column, half, block)
