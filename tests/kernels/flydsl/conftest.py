@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))  # flydsl_bench
-sys.path.insert(0, str(HERE.parents[1] / "mutants"))  # workbench
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # flydsl_bench
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "mutants"))  # workbench
 
 from flydsl_bench import FlyBench
 from workbench import Workbench
