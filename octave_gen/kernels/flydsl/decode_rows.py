@@ -35,8 +35,8 @@ def query_range(tile: Tile, group_starts: Value, num_groups: Value, num_queries:
         first = num_queries
         if group < num_groups:
             starts = memory.pointer(group_starts, fx.Int32, 4)
-            first = starts[group]
-            following = starts[fx.min(group + 1, num_groups - 1)]
+            first = memory.load_constant(starts + group)
+            following = memory.load_constant(starts + fx.min(group + 1, num_groups - 1))
             end = (group + 1 < num_groups).select(following, num_queries)
     end = fx.min(end, first + tile.query_group)
     first = first + fx.Int32(block % parts) * tile.queries
@@ -46,7 +46,7 @@ def query_range(tile: Tile, group_starts: Value, num_groups: Value, num_queries:
 def load_group(tile: Tile, q_to_req: Value, q_to_klen: Value, queries: Value) -> SimpleNamespace:
     """Request and length of query token q in lane q of every wave; pointers: to those of the first one."""
     q = fx.min(fx.Int32(lanes.lane_index() % tile.queries), queries - 1)
-    return SimpleNamespace(request=q_to_req[q], length=q_to_klen[q])
+    return SimpleNamespace(request=memory.load_constant(q_to_req + q), length=memory.load_constant(q_to_klen + q))
 
 
 def group_in(tile: Tile, shared: Value) -> SimpleNamespace:
