@@ -241,6 +241,26 @@ def test_nothing_to_do(store_arguments: Arguments, rotate_arguments: Arguments, 
     assert decode_arguments["mid_o"].isnan().all()
 
 
+@pytest.mark.parametrize("tier", ["portable", "mfma", "wmma", "flydsl"])
+def test_a_tier_changes_nothing_on_cpu(decode_arguments: Arguments, prefill_arguments: Arguments, tier: str) -> None:
+    for op, arguments in ((torch.ops.octave.decode, decode_arguments), (torch.ops.octave.prefill, prefill_arguments)):
+        outs = []
+        for chosen in ({}, {"tier": tier}):
+            if op is torch.ops.octave.prefill and tier == "portable" and chosen:
+                continue
+            out = torch.full_like(arguments["out"], torch.nan)
+            op(**{**arguments, **chosen, "out": out})
+            outs.append(out)
+        assert all(torch.equal(outs[0].nan_to_num(), out.nan_to_num()) for out in outs)
+
+
+def test_a_tier_that_no_chip_has(decode_arguments: Arguments, prefill_arguments: Arguments) -> None:
+    with pytest.raises(OctaveError, match=r"no tier 'fast' of decode[\s\S]*tiers: portable, mfma, wmma, flydsl"):
+        torch.ops.octave.decode(**decode_arguments, tier="fast")
+    with pytest.raises(OctaveError, match=r"no tier 'portable' of prefill[\s\S]*tiers: mfma, wmma, flydsl"):
+        torch.ops.octave.prefill(**prefill_arguments, tier="portable")
+
+
 def test_no_matrix_tier_on_cpu(decode_arguments: Arguments) -> None:
     decode_arguments["use_wmma"] = True
     with pytest.raises(OctaveError, match="no matrix tier for cpu"):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from octave_gen import settings
-from octave_gen.build import compile as compiling
 from octave_gen.build import failures, records, target
 from octave_gen.build.cache import Cache
 from octave_gen.build.flydsl import sources, tool
-from octave_gen.build.flydsl.compile import compile_units
+from octave_gen.build.flydsl.compile import compile_units, default_jobs
 from octave_gen.build.locks import Progress
 from octave_gen.build.target import Source
 from octave_gen.errors import OctaveError
@@ -31,7 +30,7 @@ def traces(units: Iterable[Unit], progress: Progress) -> dict[str, str]:
     found = {job.name: store.get(job.trace_key) for job in jobs}
     missing = [job for job in jobs if found[job.name] is None]
     if missing:
-        parallel = compiling.default_jobs()
+        parallel = default_jobs()
         progress(f"{len(missing)} of {len(jobs)} units to trace, {parallel} at once (flydsl {flydsl.version})")
         with store.writing() as session:
             compiled = compile_units(
