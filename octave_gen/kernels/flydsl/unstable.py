@@ -6,29 +6,62 @@ No other module uses such a name: not ``flydsl._mlir``, no raw builder of ``flyd
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl._mlir import ir
-from flydsl._mlir.dialects import gpu, llvm
+from flydsl._mlir.dialects import fly, gpu, llvm
+from flydsl.compiler.ast_rewriter import ASTRewriter
 from flydsl.compiler.jit_function import _create_mlir_context
 
 Value = Any
 """A value of a kernel that is traced, such as fx.Int32."""
 Kernel = Any
 """What ``@flyc.kernel`` makes."""
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 # --- for kernels ---
 
 
+def device(function: Function) -> Function:
+    """A helper function with ``if`` and ``while`` on values of the kernel, which only the kernel itself may have
+    otherwise."""
+    return cast(Function, ASTRewriter.transform(function))
+
+
 def intrinsic(result: Any, name: str, *operands: Value) -> Value:
-    """The result of LLVM's intrinsic ``name``; ``result``: its type, such as fx.Int32."""
-    raw = [operand.ir_value() for operand in operands]
-    return result(llvm.call_intrinsic(result.ir_type, name, raw, [], []))
+    """The result of LLVM's intrinsic ``name``; ``result``: its type, such as fx.Int32, or None."""
+    raw = [fx.as_ir_value(operand) for operand in operands]
+    made = llvm.call_intrinsic(None if result is None else result.ir_type, name, raw, [], [])
+    return None if result is None else result(made)
+
+
+def inline_asm(result: Any, text: str, constraints: str, *operands: Value, volatile: bool = False) -> Value:
+    """Assembly with operands; ``result``: its type, or None. Operands are numbered behind the result."""
+    raw = [fx.as_ir_value(operand) for operand in operands]
+    kind = None if result is None else result.ir_type
+    made = llvm.inline_asm(kind, raw, text, constraints, has_side_effects=volatile)
+    return None if result is None else result(made)
+
+
+def matrix_multiply(result: Any, atom: Value, a: Value, b: Value, c: Value) -> Value:
+    """c plus the product of a and b by an MMA atom, on values in registers; ``result``: the type of c."""
+    return result(fly.mma_atom_call_ssa([result.ir_type], atom, [fx.as_ir_value(a)], [fx.as_ir_value(b)], c))
+
+
+def load_invariant(pointer: Value) -> Value:
+    """A load of what nothing writes while the kernel runs."""
+    kind = pointer.element_type
+    return kind(llvm.LoadOp(kind.ir_type, pointer.llvm_ptr, alignment=pointer.alignment, invariant=True).result)
+
+
+def local_barrier() -> None:
+    """All waves of the workgroup arrive, and see each other's LDS writes; loads from memory are not waited for."""
+    fx.gpu.barrier(address_spaces=ir.ArrayAttr.get([ir.Attribute.parse("#gpu.address_space<workgroup>")]))
 
 
 # --- for the compile ---
