@@ -15,6 +15,7 @@ import flydsl.expr as fx
 from flydsl._mlir import ir
 from flydsl._mlir.dialects import gpu, llvm
 from flydsl.compiler.jit_function import _create_mlir_context
+from flydsl.compiler.protocol import construct_from_ir_values, extract_to_ir_values
 
 Value = Any
 """A value of a kernel that is traced, such as fx.Int32."""
@@ -79,3 +80,32 @@ def _functions(module: Any) -> Iterator[tuple[str, str]]:
             for inside in operation.regions[0].blocks[0].operations:
                 text = inside.operation.get_asm(enable_debug_info=False, assume_verified=True)
                 yield ir.StringAttr(inside.operation.attributes["sym_name"]).value, text
+
+
+# --- for prefill ---
+
+
+def inline_asm(result: Any, text: str, constraints: str, *operands: Value) -> Value:
+    """The result of a line of assembly without side effects; ``result``: its type, such as fx.Int32."""
+    raw = [operand.ir_value() for operand in operands]
+    return result(llvm.inline_asm(result.ir_type, raw, text, constraints, has_side_effects=False))
+
+
+def effect(name: str, *operands: Value) -> None:
+    """Calls LLVM's intrinsic ``name``, which has no result."""
+    llvm.call_intrinsic(None, name, [operand.ir_value() for operand in operands], [], [])
+
+
+def barrier_of_lds() -> None:
+    """All waves of the workgroup arrive, and see each other's LDS writes; nothing waits for global memory."""
+    gpu.barrier(address_spaces=ir.ArrayAttr.get([ir.Attribute.parse("#gpu.address_space<workgroup>")]))
+
+
+def values_of(parts: Any) -> list[Any]:
+    """The traced values in nested lists, tuples and objects, flat."""
+    return list(extract_to_ir_values(parts))
+
+
+def rebuilt(parts: Any, values: Sequence[Any]) -> Any:
+    """``parts`` with ``values`` in the places of those that :func:`values_of` finds."""
+    return construct_from_ir_values(type(parts), parts, list(values))
