@@ -1,56 +1,53 @@
-"""prefill_chunk: causal attention of a chunk's query rows to the chunk's own K and V, which goes on from the partials of
-the prefix and writes the output. Both products are v_mfma_f32_16x16x16 of the query's dtype.
+"""prefill_chunk: causal attention of a chunk's query rows to the chunk's own K and V, which goes on from the partials
+of the prefix and writes the output. Both products are v_mfma_f32_16x16x16 of the query's dtype.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.lanes import exp2, in_agpr, larger
+from octave_gen.kernels.flydsl.arithmetic import INFINITY, LARGEST_HALF, LOG2_E, exp2
+from octave_gen.kernels.flydsl.memory import load, memory, store
 from octave_gen.kernels.flydsl.prefill_chunk_source import ChunkSource
 from octave_gen.kernels.flydsl.prefill_pipeline import attend
 from octave_gen.kernels.flydsl.prefill_rows import Row, Tokens, splits_in_use
-from octave_gen.kernels.flydsl.prefill_state import INFINITY, State
-from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, at, load, quotient, smaller, store
+from octave_gen.kernels.flydsl.prefill_state import State, in_agpr
+from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient, smaller
 from octave_gen.kernels.flydsl.request import Request
-from octave_gen.kernels.flydsl.unstable import Kernel, Value
-
-LARGEST_HALF = 65504.0
-LOG2_E = math.log2(math.e)
+from octave_gen.kernels.flydsl.unstable import Kernel, Value, device
 
 
-@flyc.jit
+@device
 def merge_prefix(partials: Value, split_bytes: Value, splits: Value, i: int, state: State, place: Place) -> State:
     """The state of row i after the prefix: its splits' partials, merged."""
     tile = state.tile
     reference = state.reference[i]
-    for s in range(0, splits):
-        own = load(partials, fx.Int64(fx.Int32(s)) * split_bytes + 4 * tile.head_size, fx.Float32)
-        reference = larger(reference, own)
+    for s in range(splits):
+        own = load(memory(partials, fx.Int64(fx.Int32(s)) * split_bytes + 4 * tile.head_size), fx.Float32)
+        reference = fx.maxnumf(reference, own)
     total = fx.Float32(0.0)
     out = state.out[i]
-    for s in range(0, splits):
-        split = at(partials, fx.Int64(fx.Int32(s)) * split_bytes, fx.Uint8, 1)
-        own = load(split, 4 * tile.head_size, fx.Float32)
+    for s in range(splits):
+        split = memory(partials, fx.Int64(fx.Int32(s)) * split_bytes)
+        own = load(memory(split, 4 * tile.head_size), fx.Float32)
         weight = (own == reference).select(fx.Float32(1.0), exp2(own - reference))
-        total = fx.math.fma(weight, load(split, 4 * tile.head_size + 4, fx.Float32), total)
-        out = _add_partial(split, weight, out, tile, place)
+        total = fx.math.fma(weight, load(memory(split, 4 * tile.head_size + 4), fx.Float32), total)
+        out = _add_partial(memory(split, place.group * 64), weight, out, tile)
     state.reference[i] = reference
     state.out[i] = out
     state.sum[i] = fx.Vector.from_elements([(place.group == 0).select(total, fx.Float32(0.0)), fx.Float32(0.0)])
     return state
 
 
-def _add_partial(split: Value, weight: Value, out: list[Any], tile: Tile, place: Place) -> list[Any]:
+def _add_partial(split: Value, weight: Value, out: list[Any], tile: Tile) -> list[Any]:
     parts = [[out[n][r] for r in fx.range_constexpr(4)] for n in fx.range_constexpr(tile.out_tiles)]
     steps = tile.head_size // 64
     for m in fx.range_constexpr(steps):
         for r in fx.range_constexpr(4):
-            dims = load(split, 4 * tile.first_dim(m, r, place), fx.Float32, 4, alignment=4)
+            dims = load(memory(split, 4 * tile.first_dim(m, r)), fx.Float32, 4)
             for j in fx.range_constexpr(4):
                 parts[j * steps + m][r] = fx.math.fma(weight, dims[j], parts[j * steps + m][r])
     return [fx.Vector.from_elements(part) for part in parts]
@@ -65,16 +62,16 @@ def _to_output(x: Value, number: Any) -> Value:
     return x.to(number)
 
 
-@flyc.jit
-def write_row(state: State, i: int, row: Row, target: Value, number: Any, place: Place) -> None:
+@device
+def write_row(state: State, i: int, row: Row, target: Value, number: Any) -> None:
     """Row i of a wave to its place in the output."""
-    total = state.total(i, place)
+    total = state.total(i)
     if row.exists:
         inverse = 1.0 / total
         for m in fx.range_constexpr(state.tile.head_size // 64):
             for r in fx.range_constexpr(0, 4, 2):
                 dims = [_to_output(x * inverse, number) for x in state.dims(i, m, r) + state.dims(i, m, r + 1)]
-                store(target, 2 * state.tile.first_dim(m, r, place), fx.Vector.from_elements(dims), 16)
+                store(memory(target, 2 * state.tile.first_dim(m, r)), fx.Vector.from_elements(dims), alignment=16)
 
 
 def make(request: Request) -> Kernel:
@@ -115,18 +112,14 @@ def make(request: Request) -> Kernel:
             source = ChunkSource(tile, place, number, allocator)
             first, head = fx.Int64(tokens.first), fx.Int64(kv_head)
             source.of_request(
-                at(k, (first * k_token_stride + head * k_head_stride) * 2, fx.Uint8, 16),
-                at(v, (first * v_token_stride + head * v_head_stride) * 2, fx.Uint8, 16),
+                memory(k, (first * k_token_stride + head * k_head_stride) * 2),
+                memory(v, (first * v_token_stride + head * v_head_stride) * 2),
                 k_token_stride * 2,
                 v_token_stride * 2,
             )
             lane_row = first_row + place.wave * tile.wave_rows + place.row
-            rows = [
-                Row.of(tokens, lane_row + 16 * i, gqa_group, kv_head) for i in fx.range_constexpr(tile.row_tiles)
-            ]
-            query = [
-                _query_row(q, row.offset(tokens, q_token_stride, q_head_stride) * 2, tile, place) for row in rows
-            ]
+            rows = [Row.of(tokens, lane_row + 16 * i, gqa_group, kv_head) for i in fx.range_constexpr(tile.row_tiles)]
+            query = [_query_row(q, row.offset(tokens, q_token_stride, q_head_stride) * 2, tile, place) for row in rows]
             visible = smaller(tokens.count, quotient(first_row + (tile.rows - 1), gqa_group) + 1)
             source.of_rows(
                 query, [row.token + 1 for row in rows], visible, quotient(first_row, gqa_group) + 1, sm_scale * LOG2_E
@@ -135,12 +128,12 @@ def make(request: Request) -> Kernel:
             state = State(tile)
             for i in fx.range_constexpr(tile.row_tiles):
                 offset = rows[i].offset(tokens, partial_token_stride, partial_head_stride) * 4
-                partial = at(partials, offset, fx.Uint8, 4)
+                partial = memory(partials, offset)
                 state = merge_prefix(partial, partial_split_stride * 4, splits, i, state, place)
             state = attend(source, state, quotient(visible + (tile.tokens - 1), tile.tokens))
             for i in fx.range_constexpr(tile.row_tiles):
                 offset = rows[i].offset(tokens, out_token_stride, out_head_stride) * 2
-                write_row(state, i, rows[i], at(out, offset, fx.Uint8, 16), number, place)
+                write_row(state, i, rows[i], memory(out, offset + fx.Int64(place.group * 32)), number)
 
     return prefill_chunk
 
@@ -149,7 +142,6 @@ def _query_row(q: Value, offset: Value, tile: Tile, place: Place) -> list[Any]:
     """Dims 32 * k + 8 * (lane / 16) … + 7 of a row."""
     words = []
     for k in fx.range_constexpr(tile.head_size // 32):
-        eight = load(q, offset + fx.Int64(place.group * 16 + 64 * k), fx.Int32, 4)
-        # The compiler would copy what does not fit into the VGPRs back and forth: the matrix instructions read it here.
-        words.append(fx.Vector.from_elements([in_agpr(eight[e]) for e in fx.range_constexpr(4)]) if tile.head_size > 128 else eight)
+        eight = load(memory(q, offset + fx.Int64(place.group * 16 + 64 * k)), fx.Int32, 4, alignment=16)
+        words.append(fx.Vector.from_elements([in_agpr(tile, word) for word in eight]))
     return words

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.lanes import ballot, exp2, lane_xor, larger, permute_bytes
+from octave_gen.kernels.flydsl.arithmetic import INFINITY, exp2
+from octave_gen.kernels.flydsl.codebook import permute_bytes
+from octave_gen.kernels.flydsl.lanes import ballot, lane_xor
+from octave_gen.kernels.flydsl.matrix import multiply_half, zero_sums
+from octave_gen.kernels.flydsl.memory import load, memory, store
 from octave_gen.kernels.flydsl.prefill_pipeline import Source
-from octave_gen.kernels.flydsl.prefill_state import (
-    HEADROOM,
-    INFINITY,
-    State,
-    Weights,
-    any_large,
-    mfma_16,
-    no_weights,
-)
-from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, load, quotient, remainder, shared, smaller, store
-from octave_gen.kernels.flydsl.unstable import Value
+from octave_gen.kernels.flydsl.prefill_state import HEADROOM, State, Weights, any_large, no_weights
+from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient, remainder, shared, smaller
+from octave_gen.kernels.flydsl.unstable import Value, device
 
 UPPER_HALF = -0x10000
 """Of a dword, as a mask."""
@@ -73,13 +68,13 @@ class ChunkSource(Source):
         for e in fx.range_constexpr(self.key_loads):
             token = smaller(self.loaded * self.tile.tokens + self._key_token(e), self.visible - 1)
             offset = fx.Int64(token) * self.key_stride + fx.Int64(self.key_chunk * 16)
-            self.key_words[e] = load(self.keys, offset, fx.Int32, 4)
+            self.key_words[e] = load(memory(self.keys, offset), fx.Int32, 4, alignment=16)
         self.loaded = self.loaded + 1
 
     def store_keys(self, buffer: Value | int) -> None:
         for e in fx.range_constexpr(self.key_loads):
             slot = self._key_slot(self._key_token(e), self.key_chunk)
-            store(self.keys_to, slot + buffer * self.key_bytes, self.key_words[e], 16)
+            store(memory(self.keys_to, slot + buffer * self.key_bytes), self.key_words[e], alignment=16)
 
     def load_values(self) -> None:
         place = self.place
@@ -87,22 +82,22 @@ class ChunkSource(Source):
             own = 16 * place.subtile + 4 * place.value_group + n
             token = smaller((self.loaded - 2) * self.tile.tokens + own, self.visible - 1)
             offset = fx.Int64(token) * self.value_stride + fx.Int64(place.value_quad * 8)
-            self.value_words[n] = load(self.values_from, offset, fx.Int32, 2)
+            self.value_words[n] = load(memory(self.values_from, offset), fx.Int32, 2, alignment=8)
 
     def store_values(self, half: int, buffer: Value) -> None:
         """The tile is the third last of those whose K was loaded."""
         if half == 0:
             self.value_words = self._fit_values(self.loaded - 3, buffer)
         for d in fx.range_constexpr(2):
-            selector = fx.Int32(0x05040100 if d == 0 else 0x07060302)
+            selector = 0x05040100 if d == 0 else 0x07060302
             pairs = [
                 permute_bytes(self.value_words[2 * pair + 1][half], self.value_words[2 * pair][half], selector)
                 for pair in fx.range_constexpr(2)
             ]
             offset = buffer * self.tile.value_bytes + self.place.value_offset(self.tile, 2 * half + d)
-            store(self.values, offset, fx.Vector.from_elements(pairs), 8)
+            store(memory(self.values, offset), fx.Vector.from_elements(pairs), alignment=8)
 
-    @flyc.jit
+    @device
     def _fit_values(self, t: Value, buffer: Value) -> list[Any]:
         """V of tile t with zeros for the tokens that have an Inf or NaN; these are marked."""
         words = self.value_words
@@ -126,14 +121,14 @@ class ChunkSource(Source):
             fitting.append(unfit.select(fx.Vector.filled(2, 0, fx.Int32), words[n]))
             marked = ((ballot(unfit) & own) != 0).select(fx.Float32(float("nan")), fx.Float32(0.0))
             # All of these lanes write the same number.
-            store(self.unfit, (buffer * self.tile.tokens + first + n) * 4, fx.Vector.from_elements([marked]), 4)
+            store(memory(self.unfit, (buffer * self.tile.tokens + first + n) * 4), marked)
         return fitting
 
     def _read(self, step: int, buffer: Value) -> Value:
         """The key of a step: 32 dims of 16 tokens."""
         s, k = divmod(step, self.depths)
         offset = buffer * self.key_bytes + self.key_lane[k % 2] + (s * 32 * self.tile.head_size + k // 2 * 128)
-        return load(self.keys_to, offset, fx.Int32, 4)
+        return load(memory(self.keys_to, offset), fx.Int32, 4, alignment=16)
 
     def start_scores(self, buffer: Value) -> None:
         self.key = self._read(0, buffer)
@@ -145,12 +140,11 @@ class ChunkSource(Source):
         key = self.key
         if step + 1 < self.score_steps:
             self.key = self._read(step + 1, buffer)
-        zero = fx.Vector.filled(4, 0.0, fx.Float32)
-        rows = fx.range_constexpr(self.tile.row_tiles)
         for half in fx.range_constexpr(2):
-            for i in rows:
-                before = zero if k == half == 0 else self.power[s, i]
-                self.power[s, i] = mfma_16(self.number, _half(key, half), _half(self.query[i][k], half), before)
+            for i in fx.range_constexpr(self.tile.row_tiles):
+                before = zero_sums(fx.Float32) if k == half == 0 else self.power[s, i]
+                words = (list(_half(key, half)), list(_half(self.query[i][k], half)))
+                self.power[s, i] = multiply_half(*words, before, self.number)
 
     def weigh(self, s: int, i: int, pair: int, state: State, weights: Weights) -> None:
         if pair == 0:
@@ -173,9 +167,9 @@ class ChunkSource(Source):
             largest = fx.Float32(-INFINITY)
             for s in fx.range_constexpr(tile.subtiles):
                 for r in fx.range_constexpr(4):
-                    largest = seen[s][r].select(larger(largest, self.power[s, i][r]), largest)
-            largest = larger(largest, lane_xor(largest, 16, self.place.lane))
-            largest = larger(largest, lane_xor(largest, 32, self.place.lane))
+                    largest = seen[s][r].select(fx.maxnumf(largest, self.power[s, i][r]), largest)
+            largest = fx.maxnumf(largest, lane_xor(largest, 16))
+            largest = fx.maxnumf(largest, lane_xor(largest, 32))
             state.raise_to(i, largest + HEADROOM)
             for s in fx.range_constexpr(tile.subtiles):
                 for pair in fx.range_constexpr(2):
@@ -186,7 +180,7 @@ class ChunkSource(Source):
                     self._weigh_power(fx.Vector.from_elements(difference), s, i, pair, weights)
         return state, weights
 
-    @flyc.jit
+    @device
     def check_values(self, t: Value, buffer: Value, state: State) -> State:
         if (t >= 0) & ~self.seen_by_all(t):
             state = self._checked(t, buffer, state)
@@ -195,7 +189,8 @@ class ChunkSource(Source):
     def _checked(self, t: Value, buffer: Value, state: State) -> State:
         tile, group = self.tile, self.place.group
         for s in fx.range_constexpr(tile.subtiles):
-            unfit = load(self.unfit, (buffer * tile.tokens + 16 * s + 4 * group) * 4, fx.Float32, 4)
+            own = (buffer * tile.tokens + 16 * s + 4 * group) * 4
+            unfit = load(memory(self.unfit, own), fx.Float32, 4, alignment=16)
             first = t * tile.tokens + 16 * s + 4 * group
             for i in fx.range_constexpr(tile.row_tiles):
                 one, other = state.sum[i]
@@ -215,7 +210,7 @@ class ChunkSource(Source):
             upper = power.bitcast(fx.Int32) & UPPER_HALF
             lower = (power - upper.bitcast(fx.Float32)).bitcast(fx.Int32)
             for part, bits in enumerate((upper, lower)):
-                weights[part][s][i][pair] = permute_bytes(bits[1], bits[0], fx.Int32(0x07060302))
+                weights[part][s][i][pair] = fx.Int32(permute_bytes(bits[1], bits[0], 0x07060302))
         first = s == 0 and pair == 0
         if first and i == 0:
             self.added = [power] * self.tile.row_tiles

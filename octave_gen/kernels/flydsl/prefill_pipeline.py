@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import flydsl.compiler as flyc
 import flydsl.expr as fx
 
 from octave_gen.kernels.flydsl.lanes import schedule_barrier, workgroup_barrier
-from octave_gen.kernels.flydsl.prefill_state import State, Weights, mfma_16, no_weights, weight_parts
-from octave_gen.kernels.flydsl.prefill_tile import Carried, Place, Tile, load, store
-from octave_gen.kernels.flydsl.unstable import Value
+from octave_gen.kernels.flydsl.matrix import multiply_half
+from octave_gen.kernels.flydsl.memory import load, memory, store
+from octave_gen.kernels.flydsl.prefill_state import State, Weights, no_weights
+from octave_gen.kernels.flydsl.prefill_tile import Carried, Place, Tile
+from octave_gen.kernels.flydsl.unstable import Value, device
 
 
 class Source(Carried):
@@ -79,7 +80,8 @@ class ValueReader:
         self.source = source
         # Reads run so far ahead of the matrix instructions that LDS has time for them.
         self.ahead = 4 // tile.subtiles
-        self.lane = buffer * tile.value_bytes + (place.group * tile.head_size + place.row) * 8
+        lane = (place.group * tile.head_size + place.row) * 8
+        self.lane = memory(source.values, buffer * tile.value_bytes + lane)
         self.operands: dict[int, list[Any]] = {}
         for n in fx.range_constexpr(self.ahead):
             self._read(n)
@@ -88,7 +90,7 @@ class ValueReader:
         tile = self.source.tile
         if n < tile.out_tiles:
             self.operands[n] = [
-                load(self.source.values, self.lane + (4 * s * tile.head_size + 16 * n) * 8, fx.Int32, 2)
+                list(load(memory(self.lane, (4 * s * tile.head_size + 16 * n) * 8), fx.Int32, 2, alignment=8))
                 for s in fx.range_constexpr(tile.subtiles)
             ]
 
@@ -99,7 +101,7 @@ class ValueReader:
         for s in fx.range_constexpr(self.source.tile.subtiles):
             for part in weights:
                 for i in fx.range_constexpr(self.source.tile.row_tiles):
-                    state.out[i][n] = mfma_16(self.source.number, values[s], fx.Vector.from_elements(part[s][i]), state.out[i][n])
+                    state.out[i][n] = multiply_half(values[s], part[s][i], state.out[i][n], self.source.number)
 
 
 def _score_tile(source: Source, buffer: Value) -> ValueReader:
@@ -147,10 +149,10 @@ def _clear_values(source: Source) -> None:
     tile = source.tile
     for j in fx.range_constexpr(4):
         offset = tile.value_bytes + source.place.value_offset(tile, j)
-        store(source.values, offset, fx.Vector.filled(2, 0, fx.Int32), 8)
+        store(memory(source.values, offset), fx.Vector.filled(2, 0, fx.Int32), alignment=8)
 
 
-@flyc.jit
+@device
 def attend(source: Source, state: State, tiles: Value) -> State:
     """The state after ``tiles`` tiles, of which there is one at least."""
     weights = no_weights(source.tile, source.number)
@@ -162,7 +164,7 @@ def attend(source: Source, state: State, tiles: Value) -> State:
     source.load_values()
     _clear_values(source)
     workgroup_barrier()
-    for number in range(0, tiles):
+    for number in range(tiles):
         t = fx.Int32(number)
         buffer = t & 1
         reader = _score_tile(source, buffer)

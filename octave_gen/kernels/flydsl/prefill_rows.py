@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.prefill_tile import load, quotient, smaller
+from octave_gen.kernels.flydsl.memory import load, memory
+from octave_gen.kernels.flydsl.prefill_tile import quotient, smaller
 from octave_gen.kernels.flydsl.unstable import Value
 
 
@@ -21,9 +22,9 @@ class Tokens:
 
     @classmethod
     def of(cls, cu_seqlens_q: Value, seq_lens: Value, request: Value) -> Tokens:
-        first = load(cu_seqlens_q, request * 4, fx.Int32)
-        count = load(cu_seqlens_q, request * 4 + 4, fx.Int32) - first
-        return cls(first, count, load(seq_lens, request * 4, fx.Int32) - count)
+        first = load(memory(cu_seqlens_q, request * 4), fx.Int32)
+        count = load(memory(cu_seqlens_q, request * 4 + 4), fx.Int32) - first
+        return cls(first, count, load(memory(seq_lens, request * 4), fx.Int32) - count)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ from typing import Any
 
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.lanes import ballot, exp2, lane_xor, larger
-from octave_gen.kernels.flydsl.matrix import mfma_bf16, mfma_f16
-from octave_gen.kernels.flydsl.prefill_tile import Carried, Place, Tile
+from octave_gen.kernels.flydsl import unstable
+from octave_gen.kernels.flydsl.arithmetic import INFINITY, exp2
+from octave_gen.kernels.flydsl.lanes import ballot, lane_xor
+from octave_gen.kernels.flydsl.matrix import zero_sums
+from octave_gen.kernels.flydsl.prefill_tile import Carried, Tile
 from octave_gen.kernels.flydsl.unstable import Value
 
-INFINITY = float("inf")
 HEADROOM = 8.0
 """The references are raised to this far above the largest weight, so that they need not be again for a while."""
 
@@ -34,27 +35,25 @@ class State(Carried):
         self.tile = tile
         self.reference = [fx.Float32(-INFINITY) for _ in tiles]
         self.sum = [fx.Vector.filled(2, 0.0, fx.Float32) for _ in tiles]
-        self.out = [
-            [fx.Vector.filled(4, 0.0, fx.Float32) for _ in fx.range_constexpr(tile.out_tiles)] for _ in tiles
-        ]
+        self.out = [[zero_sums(fx.Float32) for _ in fx.range_constexpr(tile.out_tiles)] for _ in tiles]
 
     def dims(self, i: int, m: int, r: int) -> list[Value]:
-        """The four dims from ``tile.first_dim(m, r)`` on."""
+        """The four dims from ``tile.first_dim(m, r)`` and 16 * (lane / 16) on."""
         return [self.out[i][j * (self.tile.head_size // 64) + m][r] for j in fx.range_constexpr(4)]
 
     def raise_to(self, i: int, reference: Value) -> None:
         """Raises a reference that is lower."""
-        raised = larger(self.reference[i], reference)
+        raised = fx.maxnumf(self.reference[i], reference)
         rescale = (raised == self.reference[i]).select(fx.Float32(1.0), exp2(self.reference[i] - raised))
         self.reference[i] = raised
         self.sum[i] = self.sum[i] * rescale
         self.out[i] = [out * rescale for out in self.out[i]]
 
-    def total(self, i: int, place: Place) -> Value:
+    def total(self, i: int) -> Value:
         """A row's sum, in all of its lanes."""
         own = self.sum[i][0] + self.sum[i][1]
-        half = own + lane_xor(own, 16, place.lane)
-        return half + lane_xor(half, 32, place.lane)
+        half = own + lane_xor(own, 16)
+        return half + lane_xor(half, 32)
 
 
 def weight_parts(number: Any) -> int:
@@ -65,7 +64,9 @@ def weight_parts(number: Any) -> int:
 def no_weights(tile: Tile, number: Any) -> Weights:
     """Zeros."""
     rows, subtiles = fx.range_constexpr(tile.row_tiles), fx.range_constexpr(tile.subtiles)
-    return [[[[fx.Int32(0), fx.Int32(0)] for _ in rows] for _ in subtiles] for _ in fx.range_constexpr(weight_parts(number))]
+    return [
+        [[[fx.Int32(0), fx.Int32(0)] for _ in rows] for _ in subtiles] for _ in fx.range_constexpr(weight_parts(number))
+    ]
 
 
 def any_large(weights: Weights) -> Value:
@@ -78,6 +79,7 @@ def any_large(weights: Weights) -> Value:
     return ballot((bits & 0x40004000) != 0) != 0
 
 
-def mfma_16(number: Any, a: Value, b: Value, c: Value) -> Value:
-    """c and the dot products of 16 dims or tokens, which are fp16 or bf16."""
-    return mfma_f16(a, b, c) if number is fx.Float16 else mfma_bf16(a, b, c)
+def in_agpr(tile: Tile, word: Value) -> Value:
+    """Puts an operand of matrix instructions into an AGPR, for them to read it there: left alone, the compiler copies
+    what does not fit into the VGPRs back and forth."""
+    return unstable.inline_asm(fx.Int32, "", "=a,0", word) if tile.head_size > 128 else word

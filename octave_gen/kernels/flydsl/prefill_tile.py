@@ -1,4 +1,4 @@
-"""What both kernels of prefill share: sizes of a tile, a thread's place in it, memory by bytes, and what loops carry.
+"""What both kernels of prefill share: sizes of a tile, a thread's place in it, and what loops carry.
 
 A workgroup takes 16 * row_tiles query rows for each wave, and tiles of ``tokens`` tokens that all of its waves read
 from LDS. Scores S = K Q^T have the row in lane % 16 and tokens 4 * (lane / 16) + r of a subtile of 16; O^T = V^T P^T
@@ -14,11 +14,9 @@ from typing import Any, ClassVar
 
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.lanes import uniform
+from octave_gen.kernels.flydsl.lanes import WAVE, uniform
 from octave_gen.kernels.flydsl.request import Request
 from octave_gen.kernels.flydsl.unstable import Value, rebuilt, values_of
-
-WAVE_SIZE = 64
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Tile:
 
     @property
     def threads(self) -> int:
-        return self.waves * WAVE_SIZE
+        return self.waves * WAVE
 
     @property
     def wave_rows(self) -> int:
@@ -76,9 +74,10 @@ class Tile:
         """Of one tile's V in LDS: fp16 or bf16."""
         return 2 * self.tokens * self.head_size
 
-    def first_dim(self, m: int, r: int, place: Place) -> Value:
-        """The dims of out[i][n][r] are four neighbours 4 * r + j for n = j * (head / 64) + m; the first of them."""
-        return place.group * 16 + (64 * m + 4 * r)
+    def first_dim(self, m: int, r: int) -> int:
+        """The dims of out[i][n][r] are four neighbours 4 * r + j for n = j * (head / 64) + m; the first of them, beside
+        16 * (lane / 16)."""
+        return 64 * m + 4 * r
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,8 @@ class Place:
     def of(cls, tile: Tile) -> Place:
         """Where this thread is."""
         thread = fx.thread_idx.x
-        wave, lane = uniform(quotient(thread, WAVE_SIZE)), remainder(thread, WAVE_SIZE)
-        unit = remainder(wave, tile.subtile_waves) * WAVE_SIZE + lane
+        wave, lane = uniform(quotient(thread, WAVE)), remainder(thread, WAVE)
+        unit = remainder(wave, tile.subtile_waves) * WAVE + lane
         return cls(
             thread,
             wave,
@@ -139,24 +138,6 @@ class Carried:
         for name, part in zip(cls.carried, rebuilt(exemplar._parts(), values), strict=True):
             setattr(made, name, part)
         return made
-
-
-def at(pointer: Value, offset: Value | int, element: Any, alignment: int) -> Value:
-    """A pointer ``offset`` bytes behind ``pointer`` to aligned elements."""
-    space = pointer.address_space
-    if pointer.element_type is not fx.Uint8:
-        pointer = fx.recast_iter(fx.Pointer[fx.Uint8, space].ir_type, pointer)
-    return fx.recast_iter(fx.Pointer[element, space, alignment].ir_type, pointer + offset)
-
-
-def load(pointer: Value, offset: Value | int, element: Any, count: int = 1, alignment: int | None = None) -> Value:
-    """``count`` elements ``offset`` bytes behind ``pointer``."""
-    return fx.generic_load(at(pointer, offset, element, alignment or count * element.width // 8), count=count)
-
-
-def store(pointer: Value, offset: Value | int, value: Value, alignment: int) -> None:
-    """``value`` to ``offset`` bytes behind ``pointer``."""
-    fx.generic_store(at(pointer, offset, value.dtype, alignment), value)
 
 
 def shared(size: int, allocator: Any) -> Value:

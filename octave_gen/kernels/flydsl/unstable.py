@@ -5,15 +5,16 @@ No other module uses such a name: not ``flydsl._mlir``, no raw builder of ``flyd
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl._mlir import ir
-from flydsl._mlir.dialects import gpu, llvm
+from flydsl._mlir.dialects import fly, gpu, llvm
+from flydsl.compiler.ast_rewriter import ASTRewriter
 from flydsl.compiler.jit_function import _create_mlir_context
 from flydsl.compiler.protocol import construct_from_ir_values, extract_to_ir_values
 
@@ -21,14 +22,50 @@ Value = Any
 """A value of a kernel that is traced, such as fx.Int32."""
 Kernel = Any
 """What ``@flyc.kernel`` makes."""
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 # --- for kernels ---
 
 
+def device(function: Function) -> Function:
+    """A helper function with ``if`` and ``while`` on values of the kernel, which only the kernel itself may have
+    otherwise."""
+    return cast(Function, ASTRewriter.transform(function))
+
+
 def intrinsic(result: Any, name: str, *operands: Value) -> Value:
-    """The result of LLVM's intrinsic ``name``; ``result``: its type, such as fx.Int32."""
-    raw = [operand.ir_value() for operand in operands]
-    return result(llvm.call_intrinsic(result.ir_type, name, raw, [], []))
+    """The result of LLVM's intrinsic ``name``; ``result``: its type, such as fx.Int32, or None."""
+    raw = [fx.as_ir_value(operand) for operand in operands]
+    made = llvm.call_intrinsic(None if result is None else result.ir_type, name, raw, [], [])
+    return None if result is None else result(made)
+
+
+def inline_asm(result: Any, text: str, constraints: str, *operands: Value, volatile: bool = False) -> Value:
+    """Assembly with operands; ``result``: its type, or None. Operands are numbered behind the result."""
+    raw = [fx.as_ir_value(operand) for operand in operands]
+    kind = None if result is None else result.ir_type
+    made = llvm.inline_asm(kind, raw, text, constraints, has_side_effects=volatile)
+    return None if result is None else result(made)
+
+
+def matrix_multiply(result: Any, atom: Value, a: Value, b: Value, c: Value) -> Value:
+    """c plus the product of a and b by an MMA atom, on values in registers; ``result``: the type of c."""
+    return result(fly.mma_atom_call_ssa([result.ir_type], atom, [fx.as_ir_value(a)], [fx.as_ir_value(b)], c))
+
+
+def local_barrier() -> None:
+    """All waves of the workgroup arrive, and see each other's LDS writes; loads from memory are not waited for."""
+    fx.gpu.barrier(address_spaces=ir.ArrayAttr.get([ir.Attribute.parse("#gpu.address_space<workgroup>")]))
+
+
+def values_of(parts: Any) -> list[Value]:
+    """The values in nested lists and objects, flat."""
+    return list(extract_to_ir_values(parts))
+
+
+def rebuilt(parts: Any, values: Sequence[Value]) -> Any:
+    """``parts`` with ``values`` in the places of those that :func:`values_of` finds."""
+    return construct_from_ir_values(type(parts), parts, list(values))
 
 
 # --- for the compile ---
@@ -80,32 +117,3 @@ def _functions(module: Any) -> Iterator[tuple[str, str]]:
             for inside in operation.regions[0].blocks[0].operations:
                 text = inside.operation.get_asm(enable_debug_info=False, assume_verified=True)
                 yield ir.StringAttr(inside.operation.attributes["sym_name"]).value, text
-
-
-# --- for prefill ---
-
-
-def inline_asm(result: Any, text: str, constraints: str, *operands: Value) -> Value:
-    """The result of a line of assembly without side effects; ``result``: its type, such as fx.Int32."""
-    raw = [operand.ir_value() for operand in operands]
-    return result(llvm.inline_asm(result.ir_type, raw, text, constraints, has_side_effects=False))
-
-
-def effect(name: str, *operands: Value) -> None:
-    """Calls LLVM's intrinsic ``name``, which has no result."""
-    llvm.call_intrinsic(None, name, [operand.ir_value() for operand in operands], [], [])
-
-
-def barrier_of_lds() -> None:
-    """All waves of the workgroup arrive, and see each other's LDS writes; nothing waits for global memory."""
-    gpu.barrier(address_spaces=ir.ArrayAttr.get([ir.Attribute.parse("#gpu.address_space<workgroup>")]))
-
-
-def values_of(parts: Any) -> list[Any]:
-    """The traced values in nested lists, tuples and objects, flat."""
-    return list(extract_to_ir_values(parts))
-
-
-def rebuilt(parts: Any, values: Sequence[Any]) -> Any:
-    """``parts`` with ``values`` in the places of those that :func:`values_of` finds."""
-    return construct_from_ir_values(type(parts), parts, list(values))
