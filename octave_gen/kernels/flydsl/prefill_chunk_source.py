@@ -13,7 +13,7 @@ from octave_gen.kernels.flydsl.matrix import multiply_half, zero_sums
 from octave_gen.kernels.flydsl.memory import load, memory, store
 from octave_gen.kernels.flydsl.prefill_pipeline import Source
 from octave_gen.kernels.flydsl.prefill_state import HEADROOM, State, Weights, any_large, no_weights
-from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient, remainder, shared, smaller
+from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, key_slot, quotient, remainder, shared, smaller
 from octave_gen.kernels.flydsl.unstable import Value, device
 
 UPPER_HALF = -0x10000
@@ -35,7 +35,6 @@ class ChunkSource(Source):
         self.score_steps = tile.subtiles * self.depths
         self.key_loads = tile.tokens * tile.head_size // 8 // tile.threads
         self.key_bytes = 2 * tile.tokens * tile.head_size
-        # 16-byte chunk c of a token of K lies at chunk c ^ (token % 8), so that neighbouring tokens meet other banks.
         self.keys_to = shared(2 * self.key_bytes, allocator)
         self.values = shared(2 * tile.value_bytes, allocator)
         # NaN for tokens whose V has an Inf or NaN, which V in LDS lacks; of tiles that not all rows see.
@@ -44,7 +43,7 @@ class ChunkSource(Source):
         self.key_words = [fx.Vector.filled(4, 0, fx.Int32) for _ in fx.range_constexpr(self.key_loads)]
         self.value_words = [fx.Vector.filled(2, 0, fx.Int32) for _ in fx.range_constexpr(4)]
         self.key_chunk = remainder(place.thread, tile.head_size // 8)
-        self.key_lane = [self._key_slot(place.row, place.group + 4 * k) for k in fx.range_constexpr(2)]
+        self.key_lane = [key_slot(place.row, place.group + 4 * k, 2 * tile.head_size) for k in fx.range_constexpr(2)]
 
     def of_request(self, keys: Value, values: Value, key_stride: Value, value_stride: Value) -> None:
         """Where K and V are."""
@@ -58,9 +57,6 @@ class ChunkSource(Source):
     def seen_by_all(self, t: Value) -> Value:
         return (t + 1) * self.tile.tokens <= self.common
 
-    def _key_slot(self, token: Value, chunk: Value) -> Value:
-        return token * (2 * self.tile.head_size) + (chunk ^ (token & 7)) * 16
-
     def _key_token(self, e: int) -> Value:
         return quotient(self.place.thread + e * self.tile.threads, self.tile.head_size // 8)
 
@@ -73,7 +69,7 @@ class ChunkSource(Source):
 
     def store_keys(self, buffer: Value | int) -> None:
         for e in fx.range_constexpr(self.key_loads):
-            slot = self._key_slot(self._key_token(e), self.key_chunk)
+            slot = key_slot(self._key_token(e), self.key_chunk, 2 * self.tile.head_size)
             store(memory(self.keys_to, slot + buffer * self.key_bytes), self.key_words[e], alignment=16)
 
     def load_values(self) -> None:

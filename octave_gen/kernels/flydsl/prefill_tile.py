@@ -145,6 +145,12 @@ def shared(size: int, allocator: Any) -> Value:
     return allocator.allocate(fx.Array[fx.Uint8, size, 16]).peek().ptr
 
 
+def key_slot(token: Value, chunk: Value, token_bytes: int) -> Value:
+    """In a tile's K in LDS: 16-byte chunk c of a token lies at chunk c ^ (token % 8), so that neighbouring tokens meet
+    different banks."""
+    return token * token_bytes + (chunk ^ (token & 7)) * 16
+
+
 def quotient(a: Value, b: Value | int) -> Value:
     """a / b of 32-bit integers that are not negative."""
     return fx.Int32(fx.Uint32(a) // fx.Uint32(b))
