@@ -26,6 +26,11 @@ def load(address: Value, kind: Value, count: int = 1, *, alignment: int | None =
     return fx.generic_load(aligned, dtype=kind, count=count)
 
 
+def load_constant(address: Value, kind: Value) -> Value:
+    """A value that nothing writes to while the kernel runs: in a scalar register where all lanes have one address."""
+    return unstable.load_constant(kind, pointer(address, kind, kind.width // 8))
+
+
 def store(address: Value, value: Value, *, alignment: int | None = None) -> None:
     """A value or a vector to an address in bytes; the counterpart of :func:`load`."""
     kind = value.dtype

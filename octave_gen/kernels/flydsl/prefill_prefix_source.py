@@ -8,9 +8,9 @@ import flydsl.expr as fx
 
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.kernels.flydsl.arithmetic import INFINITY, exp2, log2
-from octave_gen.kernels.flydsl.lanes import lane_xor
+from octave_gen.kernels.flydsl.lanes import lane_xor, uniform
 from octave_gen.kernels.flydsl.matrix import multiply_int8
-from octave_gen.kernels.flydsl.memory import load, memory, store
+from octave_gen.kernels.flydsl.memory import load, load_constant, memory, store
 from octave_gen.kernels.flydsl.prefill_pipeline import Source
 from octave_gen.kernels.flydsl.prefill_query import Query
 from octave_gen.kernels.flydsl.prefill_state import HEADROOM, State, Weights, any_large, no_weights
@@ -56,13 +56,13 @@ class PrefixSource(Source):
         self.block_stride, self.block_size, self.begin, self.end = block_stride, block_size, begin, end
         first = begin + 16 * self.place.subtile
         self.token = (first < end).select(first, begin)
-        self.page = quotient(self.token, block_size)
+        self.page = uniform(quotient(self.token, block_size))
         self.row = self.token - self.page * block_size
         self.block = self._block()
         self.key_base = self.value_base = fx.Int64(0)
 
     def _block(self) -> Value:
-        return load(memory(self.table, fx.Int64(self.page) * 4), fx.Int32)
+        return load_constant(memory(self.table, fx.Int64(self.page) * 4), fx.Int32)
 
     def look_ahead(self) -> None:
         self._next_subtile()

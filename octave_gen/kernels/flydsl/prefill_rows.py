@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.memory import load, memory
+from octave_gen.kernels.flydsl.lanes import uniform
+from octave_gen.kernels.flydsl.memory import load_constant, memory
 from octave_gen.kernels.flydsl.prefill_tile import quotient, smaller
 from octave_gen.kernels.flydsl.unstable import Value
 
@@ -22,9 +23,9 @@ class Tokens:
 
     @classmethod
     def of(cls, cu_seqlens_q: Value, seq_lens: Value, request: Value) -> Tokens:
-        first = load(memory(cu_seqlens_q, request * 4), fx.Int32)
-        count = load(memory(cu_seqlens_q, request * 4 + 4), fx.Int32) - first
-        return cls(first, count, load(memory(seq_lens, request * 4), fx.Int32) - count)
+        first = load_constant(memory(cu_seqlens_q, request * 4), fx.Int32)
+        count = load_constant(memory(cu_seqlens_q, request * 4 + 4), fx.Int32) - first
+        return cls(first, count, load_constant(memory(seq_lens, request * 4), fx.Int32) - count)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def split_range(granule: int, length: Value, splits: Value, split: Value) -> tup
     per_split = fx.Int64(tokens_per_split(granule, length, splits))
     begin = fx.Int64(split) * per_split
     end, whole = begin + per_split, fx.Int64(length)
-    return smaller(begin, whole).to(fx.Int32), smaller(end, whole).to(fx.Int32)
+    return uniform(smaller(begin, whole).to(fx.Int32)), uniform(smaller(end, whole).to(fx.Int32))
 
 
 def tokens_per_split(granule: int, length: Value, splits: Value) -> Value:

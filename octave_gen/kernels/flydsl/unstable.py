@@ -58,6 +58,11 @@ def local_barrier() -> None:
     fx.gpu.barrier(address_spaces=ir.ArrayAttr.get([ir.Attribute.parse("#gpu.address_space<workgroup>")]))
 
 
+def load_constant(result: Any, address: Value) -> Value:
+    """The value at an aligned address that nothing writes to while the kernel runs; ``result``: its type."""
+    return result(llvm.LoadOp(result.ir_type, address.llvm_ptr, alignment=result.width // 8, invariant=True).result)
+
+
 def values_of(parts: Any) -> list[Value]:
     """The values in nested lists and objects, flat."""
     return list(extract_to_ir_values(parts))
