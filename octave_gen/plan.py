@@ -12,7 +12,7 @@ from octave_gen import arch as archs
 from octave_gen.arch import Arch
 from octave_gen.errors import OctaveError, wrong_request
 from octave_gen.kernels import KINDS
-from octave_gen.kernels.base import SCALARS, Geometry, KernelKind, Shape, Tier
+from octave_gen.kernels.base import SCALARS, Geometry, KernelKind, Language, Shape, Tier
 from octave_gen.spec.model import UNCOUNTED, Budget, BudgetRule, CountedBudget, Spec
 
 LONGEST_PATTERN = 200
@@ -48,7 +48,7 @@ class Variant:
     @property
     def source(self) -> str:
         """The generated file, relative to ``generated/``."""
-        return f"{self.arch.name}/{self.unit}.hip"
+        return f"{self.arch.name}/{self.unit}.{self.tier.language}"
 
     @property
     def geometry(self) -> Geometry:
@@ -204,6 +204,11 @@ class Unit:
     @property
     def first(self) -> Variant:
         return self.variants[0]
+
+    @property
+    def language(self) -> Language:
+        """What its kernels are written in; also the suffix of its source."""
+        return self.first.tier.language
 
 
 def units(planned: Iterable[Variant]) -> list[Unit]:

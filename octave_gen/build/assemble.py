@@ -37,7 +37,7 @@ def gate(target: Target, code_objects: Mapping[str, bytes]) -> Verdict:
         problems += verdict.problems
         if verdict.problems:
             with files.explained("a refused kernel cannot be kept", target.failed, "name another folder with --out"):
-                failures.keep_refused(target.failed, source.unit.name, source.text, data)
+                failures.keep_refused(target.failed, source.unit, source.text, data)
     return Verdict(found, tuple(problems))
 
 
@@ -69,7 +69,8 @@ def assemble(
             "name": tools.device.name,
             "version": tools.device.version,
             "identity": tools.device.identity,
-        },
+        }
+        | ({"flydsl": {"version": tools.flydsl.version, "identity": tools.flydsl.identity}} if tools.flydsl else {}),
         host={"compiler": tools.host.version, "flags": list(tools.host.flags)},
         bundle={"size": len(blob), "sha256": hashlib.sha256(blob).hexdigest()},
         library={

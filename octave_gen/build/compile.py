@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
-import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from octave_gen import settings
-from octave_gen.build import files
+from octave_gen.build import files, process
 from octave_gen.build.cache import Session
 from octave_gen.build.locks import Progress
 from octave_gen.build.toolchain import DeviceCompiler, device_flags
 from octave_gen.errors import OctaveError
+from octave_gen.kernels.base import HIP, Language
 
 PEAK_BYTES = 160 << 20
 """Memory that one compile of a unit may take: half more than the 103 MiB measured with the largest unit."""
 
-_END_WITH_PARENT = """
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, int(signal.SIGTERM))
-if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
-"""Becomes a command that gets SIGTERM when this process dies, even when killed (1 is PR_SET_PDEATHSIG); ninja then
-ends its compiles."""
-
 _LINKER_FOLDER = "bin"
 _MARK = "\x1f"
-_SCRATCH_HINT = "set OCTAVE_CACHE_DIR to a folder that can be written"
+SCRATCH_HINT = "set OCTAVE_CACHE_DIR to a folder that can be written"
 
 
 @dataclass(frozen=True)
@@ -43,6 +33,11 @@ class Job:
     text: str
     arch: str
     key: str
+
+    @property
+    def language(self) -> Language:
+        """Also the suffix of its source."""
+        return HIP
 
 
 @dataclass(frozen=True)
@@ -60,6 +55,9 @@ class Compiled:
 
     code_objects: dict[str, bytes]
     failures: tuple[Failure, ...]
+
+    def __add__(self, other: Compiled) -> Compiled:
+        return Compiled(self.code_objects | other.code_objects, self.failures + other.failures)
 
 
 def default_jobs() -> int:
@@ -132,7 +130,7 @@ def compile_units(
         return Compiled({}, ())
     program = ninja_program()
     scratch = session.scratch
-    with files.explained("the compile cache cannot be written", scratch, _SCRATCH_HINT):
+    with files.explained("the compile cache cannot be written", scratch, SCRATCH_HINT):
         write_linker(scratch, compiler)
         for job in jobs:
             (scratch / f"{job.name}.hip").write_text(job.text)
@@ -143,7 +141,7 @@ def compile_units(
     by_name = {job.name: job for job in jobs}
     done: dict[str, bytes] = {}
     remarks: list[str] = []
-    with closing(_lines(command, scratch, environment)) as lines:
+    with closing(process.lines(command, scratch, environment)) as lines:
         for line in lines:
             if not line.startswith(_MARK):
                 remarks.append(line)
@@ -172,28 +170,6 @@ def _ninja_file(jobs: Sequence[Job], compiler: DeviceCompiler, include: Path) ->
         run = f": >{name}.begin; {command} >{name}.log 2>&1; r=$?; echo $r >{name}.status; exit $r"
         lines += [f"build {name}.hsaco: unit {name}.hip", f"  name = {name}", f"  run = {run.replace('$', '$$')}"]
     return "\n".join(lines) + "\n"
-
-
-def _lines(command: list[str], folder: Path, environment: dict[str, str]) -> Generator[str, None, None]:
-    """The lines that a command prints; it is ended when the caller stops listening or is killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _END_WITH_PARENT, str(os.getpid()), *command],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            yield line.rstrip("\n")
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
 
 
 def _status(scratch: Path, name: str) -> int | None:

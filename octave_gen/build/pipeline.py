@@ -11,10 +11,14 @@ from octave_gen.build import assemble, failures, files, link, records, render, r
 from octave_gen.build import compile as compiling
 from octave_gen.build.cache import Cache, Session
 from octave_gen.build.compile import Compiled
+from octave_gen.build.flydsl import left_out, tool
+from octave_gen.build.flydsl.compile import FlyJob
+from octave_gen.build.flydsl.compile import compile_units as compile_in_flydsl
 from octave_gen.build.locks import Progress
 from octave_gen.build.replaced import counted
 from octave_gen.build.target import BuiltLibrary, Made, Source, Target, Tools
 from octave_gen.errors import OctaveError, wrong_request
+from octave_gen.kernels.base import FLYDSL
 from octave_gen.plan import Variant
 
 __all__ = ["BuiltLibrary", "Source", "Target", "Tools", "build", "build_targets", "by_arch", "targets"]
@@ -36,16 +40,18 @@ def build(
     lines for stderr. Raises OctaveError with every failure in one report, for a tool that is missing, and for a part of
     the shipped variants that would replace a larger library in the default folder.
     """
-    wanted = targets(planned, out=out, compiler=compiler)
+    wanted = targets(left_out.without(planned, progress), out=out, compiler=compiler)
     return build_targets(wanted, jobs=jobs, keep_going=keep_going, progress=progress)
 
 
 def targets(planned: Sequence[Variant], *, out: Path, compiler: str) -> list[Target]:
     """What :func:`build` makes, by arch: the units rendered and their keys. Raises OctaveError for a missing tool, and
     for what :func:`replaced.refuse_loss` refuses."""
-    tools = Tools(toolchain.find(compiler), link.find_compiler(), link.find_torch(), render.include_dir())
+    units = plan.units(planned)
+    flydsl = tool.find() if any(unit.language == FLYDSL for unit in units) else None
+    tools = Tools(toolchain.find(compiler), link.find_compiler(), link.find_torch(), render.include_dir(), flydsl)
     sources = []
-    for unit in plan.units(planned):
+    for unit in units:
         text = render.render_unit(unit)
         sources.append(Source(unit, text, tuple(records.unit_records(unit, text))))
     wanted = by_arch(sources, tools, out)
@@ -131,29 +137,44 @@ def _code_objects(
             missing.append(job)
         else:
             known[job.name] = data
-    parallel = jobs or compiling.default_jobs()
     tools = wanted[0].tools
+    in_flydsl = [job for job in missing if isinstance(job, FlyJob)]
+    in_hip = [job for job in missing if not isinstance(job, FlyJob)]
     if missing:
+        versions = [tools.device.version] if in_hip else []
+        versions += [f"flydsl {tools.flydsl.version}"] if in_flydsl and tools.flydsl else []
         progress(
             f"{counted(len(known) + len(missing), 'unit')}: {len(known)} in the cache, {len(missing)} to compile, "
-            f"{parallel} at once ({tools.device.version})"
+            f"{jobs or compiling.default_jobs()} at once ({', '.join(versions)})"
         )
     compiled = compiling.compile_units(
-        missing,
+        in_hip,
         compiler=tools.device,
         include=tools.include,
         session=session,
-        parallel=parallel,
+        parallel=jobs or compiling.default_jobs(),
         keep_going=keep_going,
         progress=progress,
     )
+    if in_flydsl and (keep_going or not compiled.failures):
+        assert tools.flydsl is not None
+        compiled += compile_in_flydsl(
+            in_flydsl,
+            flydsl=tools.flydsl,
+            session=session,
+            parallel=jobs or compiling.default_jobs(),
+            keep_going=keep_going,
+            progress=progress,
+        )
     return known | compiled.code_objects, compiled
 
 
 def _kept_failures(target: Target, compiled: Compiled) -> list[str]:
     with files.explained("the log of a failed compile cannot be kept", target.failed, "name another folder with --out"):
         return [
-            failures.keep_failure(target.failed, failure, target.tools.device, target.tools.include)
+            failures.keep_failure(
+                target.failed, failure, target.tools.device, target.tools.include, target.tools.flydsl
+            )
             for failure in compiled.failures
             if failure.job.arch == target.arch
         ]

@@ -10,6 +10,7 @@ from typing import Final
 from octave_gen import settings
 from octave_gen.build import pipeline
 from octave_gen.build.cache import Cache
+from octave_gen.build.flydsl import left_out
 from octave_gen.build.locks import Progress
 from octave_gen.plan import Variant
 
@@ -35,7 +36,7 @@ def preview(planned: Sequence[Variant], *, out: Path, compiler: str, progress: P
     """
     store = Cache.of(settings.read(), progress)
     steps: list[Step] = []
-    for target in pipeline.targets(planned, out=out, compiler=compiler):
+    for target in pipeline.targets(left_out.without(planned, progress), out=out, compiler=compiler):
         done = target.in_place(store) is not None
         for job in target.jobs:
             action = UP_TO_DATE if done else COMPILE if store.get(job.key) is None else CACHED

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from octave_gen import manifest
 from octave_gen.build import render, toolchain
+from octave_gen.build.flydsl import tool
+from octave_gen.kernels.base import FLYDSL
 from octave_gen.manifest import Record
 from octave_gen.plan import Unit
 
@@ -20,7 +22,8 @@ def _file_sha256(path: Path) -> str:
 def unit_records(unit: Unit, source_text: str) -> list[Record]:
     """The records of the unit's variants; ``source_text`` is what :func:`render.render_unit` made of it."""
     templates = {render.relative_name(path): _file_sha256(path) for path in render.template_files(unit)}
-    flags = toolchain.device_flags(unit.first.arch.name)
+    arch = unit.first.arch.name
+    flags = tool.flags(arch) if unit.language == FLYDSL else toolchain.device_flags(arch)
     return [
         manifest.record(variant, source_text=source_text, templates=templates, flags=flags) for variant in unit.variants
     ]

@@ -1,4 +1,4 @@
-"""Units to HIP sources: jinja2 templates with every name checked, and the files that a source depends on."""
+"""Units to sources, and the files that a source depends on. HIP: jinja2 templates with every name checked."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import jinja2
 import jinja2.meta
 
 from octave_gen import formats, paths
+from octave_gen.build.flydsl import sources
 from octave_gen.errors import OctaveError
 from octave_gen.formats.base import render_c_ints
+from octave_gen.kernels.base import FLYDSL
 from octave_gen.plan import Unit
 
 CPP_SCALARS = {"f16": "_Float16", "bf16": "__bf16"}
@@ -28,8 +30,10 @@ def include_dir() -> Path:
 
 
 def relative_name(path: Path) -> str:
-    """A template file's name relative to ``templates/``, with forward slashes."""
-    return path.relative_to(paths.templates()).as_posix()
+    """A template file's name relative to ``templates/``, another file's relative to the checkout; forward slashes."""
+    if path.is_relative_to(paths.templates()):
+        return path.relative_to(paths.templates()).as_posix()
+    return sources.relative_name(path)
 
 
 @lru_cache(maxsize=4)
@@ -69,7 +73,12 @@ def _context(unit: Unit) -> dict[str, object]:
 
 
 def render_unit(unit: Unit) -> str:
-    """The text of a unit's HIP source; raises OctaveError naming the template for whatever is wrong with it."""
+    """The text of a unit's source, of a unit in FlyDSL what decides it besides its kernel module.
+
+    Raises OctaveError naming the template for whatever is wrong with it.
+    """
+    if unit.language == FLYDSL:
+        return sources.text(unit)
     name = unit.first.tier.template
     environment = _environment(paths.templates() / "hip")
     context = _context(unit)
@@ -125,7 +134,12 @@ def _jinja_files(first: Path) -> list[Path]:
 
 
 def template_files(unit: Unit) -> tuple[Path, ...]:
-    """Every file whose content decides the unit's code: template, macros and headers, recursively; sorted."""
+    """Every file whose content decides the unit's code: template, macros and headers, recursively; sorted.
+
+    Of a unit in FlyDSL: kernel module and what it imports.
+    """
+    if unit.language == FLYDSL:
+        return sources.files(unit)
     root = paths.templates()
     found: set[Path] = set(_jinja_files(root / "hip" / unit.first.tier.template))
     queue = [header for file in found for header in _headers(_read(file), root)]

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from octave_gen.arch import Arch
-from octave_gen.build.toolchain import CODE_OBJECT_VERSION
+from octave_gen.build import instructions, toolchain
+from octave_gen.build.flydsl import tool
 from octave_gen.errors import OctaveError
-from octave_gen.kernels.base import kernarg_table
+from octave_gen.kernels.base import FLYDSL, HIP, kernarg_table
 from octave_gen.plan import Unit, Variant
 
 _MACHINE_MASK = 0xFF
 _FEATURES = {"xnack": (0x300, (0x000, 0x100)), "sramecc": (0xC00, (0x000, 0x400))}
 """Mask of a feature in the ELF flags, and the values that run on a device with any setting: unsupported, any."""
 _ABI_OF_VERSION_4 = 2
+_VERSIONS = {HIP: toolchain.CODE_OBJECT_VERSION, FLYDSL: tool.CODE_OBJECT_VERSION}
+_TRIPLES = {HIP: "amdgcn-amd-amdhsa-", FLYDSL: "amdgcn-amd-amdhsa-unknown"}
+"""By language: the code object's version, and what its notes call the system."""
 _METADATA_OWNER = "AMDGPU"
 
 
@@ -102,7 +106,8 @@ class Verdict:
 def gate(unit: Unit, data: bytes) -> Verdict:
     """Holds a unit's code object against its arch and each variant's arguments, geometry and budget.
 
-    What cannot be evaluated is a problem, like what is over the budget.
+    What cannot be evaluated is a problem, like what is over the budget. Of what flydsl compiled the instructions are
+    looked at, too.
     """
     try:
         code = read(data, unit.name)
@@ -110,22 +115,29 @@ def gate(unit: Unit, data: bytes) -> Verdict:
         return Verdict({}, (str(error),))
     found: dict[str, Resources] = {}
     problems = [f"{unit.name}: {problem}" for problem in _of_code_object(code, unit)]
+    bodies = None
+    if unit.language == FLYDSL and not problems:
+        try:
+            bodies = instructions.of_kernels(data, unit.name)
+        except OctaveError as error:
+            problems.append(str(error))
     for variant in unit.variants:
         lines = list(_of_variant(code, variant, found))
+        lines += instructions.problems(variant, bodies.get(variant.name, ())) if bodies is not None else ()
         problems += [f"{variant.name}: {line} ({', '.join(variant.specs)})" for line in lines]
     return Verdict(found, tuple(problems))
 
 
 def _of_code_object(code: CodeObject, unit: Unit) -> Iterator[str]:
     arch = unit.first.arch
-    if code.flags & _MACHINE_MASK != arch.elf_machine or code.target != f"amdgcn-amd-amdhsa--{arch.name}":
+    if code.flags & _MACHINE_MASK != arch.elf_machine or code.target != f"{_TRIPLES[unit.language]}-{arch.name}":
         yield f"the code object is for {code.target} (ELF flags {code.flags:#x}), not for {arch.name}"
     for feature, (mask, any_setting) in _FEATURES.items():
         if code.flags & mask not in any_setting:
             yield f"the code object is bound to one setting of {feature} (ELF flags {code.flags:#x})"
     version = code.abi - _ABI_OF_VERSION_4 + 4
-    if version != CODE_OBJECT_VERSION:
-        yield f"the code object has version {version}, not {CODE_OBJECT_VERSION}"
+    if version != _VERSIONS[unit.language]:
+        yield f"the code object has version {version}, not {_VERSIONS[unit.language]}"
     for symbol in sorted(set(code.kernels) - {variant.name for variant in unit.variants}):
         yield f"the code object holds a kernel that is not planned: {symbol}"
 
@@ -142,6 +154,9 @@ def _of_variant(code: CodeObject, variant: Variant, found: dict[str, Resources])
         yield f"cannot be evaluated: the notes have no {error.args[0]}"
         return
     found[variant.name] = taken
+    limit = variant.arch.max_workgroup_lds
+    if taken.lds_bytes > limit:
+        yield f"lds_bytes is {taken.lds_bytes}, more than the {limit} that a workgroup of {variant.arch.name} can have"
     budget = variant.budget
     for name in ("vgprs", "agprs", "sgprs", "lds_bytes", "vgpr_spills", "sgpr_spills", "scratch_bytes"):
         if getattr(taken, name) > getattr(budget, name):

@@ -11,9 +11,14 @@ from functools import cached_property
 from pathlib import Path
 
 from octave_gen import manifest
-from octave_gen.build import cache, failures, files, link, locks, toolchain
+from octave_gen.build import cache, failures, files, link, locks
 from octave_gen.build.cache import Cache, Session
 from octave_gen.build.compile import Job
+from octave_gen.build.flydsl import sources as fly_sources
+from octave_gen.build.flydsl.compile import FlyJob
+from octave_gen.build.flydsl.tool import FlyDSL
+from octave_gen.build.toolchain import DeviceCompiler
+from octave_gen.kernels.base import FLYDSL
 from octave_gen.manifest import Record
 from octave_gen.plan import Unit
 
@@ -32,16 +37,51 @@ class Source:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a build works with. ``include``: the folder of the templates' headers."""
+    """What a build works with. ``include``: the folder of the templates' headers; ``flydsl``: None where no unit is in
+    FlyDSL."""
 
-    device: toolchain.DeviceCompiler
+    device: DeviceCompiler
     host: link.HostCompiler
     torch: link.Torch
     include: Path
+    flydsl: FlyDSL | None = None
 
     @cached_property
     def host_key(self) -> str:
         return link.host_key(self.host, self.torch)
+
+
+def job(source: Source, device: DeviceCompiler, flydsl: FlyDSL | None) -> Job:
+    """The compile of a unit; its key names all that decides the bytes of its code object."""
+    if source.unit.language == FLYDSL:
+        assert flydsl is not None
+        return fly_job(source, flydsl)
+    return Job(source.unit.name, source.text, source.unit.first.arch.name, _key("code object", source, device.identity))
+
+
+def fly_job(source: Source, flydsl: FlyDSL) -> FlyJob:
+    """The compile of a unit in FlyDSL."""
+    unit = source.unit
+    keys = {kind: _key(kind, source, flydsl.identity) for kind in ("code object", "trace")}
+    return FlyJob(
+        unit.name,
+        source.text,
+        unit.first.arch.name,
+        keys["code object"],
+        request=fly_sources.job(unit),
+        sources=fly_sources.files(unit),
+        trace_key=keys["trace"],
+    )
+
+
+def _key(kind: str, source: Source, compiler: str) -> str:
+    return cache.key(
+        kind,
+        source=hashlib.sha256(source.text.encode()).hexdigest(),
+        templates=source.records[0]["templates"],
+        flags=source.records[0]["flags"],
+        compiler=compiler,
+    )
 
 
 @dataclass(frozen=True)
@@ -86,21 +126,7 @@ class Target:
     @cached_property
     def jobs(self) -> tuple[Job, ...]:
         """The units to compile; the key of each names all that decides the bytes of its code object."""
-        return tuple(
-            Job(
-                source.unit.name,
-                source.text,
-                self.arch,
-                cache.key(
-                    "code object",
-                    source=hashlib.sha256(source.text.encode()).hexdigest(),
-                    templates=source.records[0]["templates"],
-                    flags=toolchain.device_flags(self.arch),
-                    compiler=self.tools.device.identity,
-                ),
-            )
-            for source in self.sources
-        )
+        return tuple(job(source, self.tools.device, self.tools.flydsl) for source in self.sources)
 
     @cached_property
     def _key(self) -> dict[str, str]:
@@ -109,6 +135,7 @@ class Target:
             "units": [job.key for job in self.jobs],
             "records": self.records,
             "compiler": [self.tools.device.name, self.tools.device.version],
+            "flydsl": [self.tools.flydsl.identity] if self.tools.flydsl else [],
             "host": self.tools.host_key,
             "builder": _builder_identity(),
         }
@@ -176,7 +203,7 @@ def file_name(arch: str, library: bytes) -> str:
 def _builder_identity() -> str:
     """sha256 of the modules that turn code objects into a library and a manifest."""
     digest = hashlib.sha256()
-    rooms = [path for room in ("arch", "build", "manifest") for path in (_PACKAGE / room).iterdir()]
+    rooms = [path for room in ("arch", "build", "build/flydsl", "manifest") for path in (_PACKAGE / room).iterdir()]
     for path in sorted(rooms):
         if path.suffix in (".py", ".json"):
             digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

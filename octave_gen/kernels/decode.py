@@ -18,6 +18,7 @@ from octave_gen.kernels.base import (
     pointer,
     power_of_two_head,
 )
+from octave_gen.kernels.flydsl import tiers
 from octave_gen.kernels.splits import SPLIT_GRANULE
 
 PORTABLE_THREADS = 256
@@ -110,5 +111,6 @@ KIND = KernelKind(
         ),
         decode_mfma.tier(ARGUMENTS),
         decode_wmma.tier(ARGUMENTS),
+        tiers.decode_tier(ARGUMENTS),
     ),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from octave_gen.kernels import prefill_mfma, prefill_wmma
 from octave_gen.kernels.base import F32, I32, I64, Argument, KernelKind, pointer
+from octave_gen.kernels.flydsl import tiers
 
 PREFIX_ARGUMENTS = (
     Argument("q", pointer("const Scalar*")),
@@ -63,7 +64,11 @@ PREFIX = KernelKind(
     op="prefill",
     purpose="attention partials of a chunk's query tokens over one KV split of their packed prefix",
     fields=("cache_dtype", "rotary_dims"),
-    tiers=(prefill_mfma.TIERS.prefix_tier(PREFIX_ARGUMENTS), prefill_wmma.TIERS.prefix_tier(PREFIX_ARGUMENTS)),
+    tiers=(
+        prefill_mfma.TIERS.prefix_tier(PREFIX_ARGUMENTS),
+        prefill_wmma.TIERS.prefix_tier(PREFIX_ARGUMENTS),
+        tiers.prefix_tier(PREFIX_ARGUMENTS),
+    ),
 )
 
 CHUNK = KernelKind(
@@ -71,5 +76,9 @@ CHUNK = KernelKind(
     op="prefill",
     purpose="causal attention of a chunk to its own K and V, merged with the prefix's partials",
     fields=(),
-    tiers=(prefill_mfma.TIERS.chunk_tier(CHUNK_ARGUMENTS), prefill_wmma.TIERS.chunk_tier(CHUNK_ARGUMENTS)),
+    tiers=(
+        prefill_mfma.TIERS.chunk_tier(CHUNK_ARGUMENTS),
+        prefill_wmma.TIERS.chunk_tier(CHUNK_ARGUMENTS),
+        tiers.chunk_tier(CHUNK_ARGUMENTS),
+    ),
 )

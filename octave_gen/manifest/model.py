@@ -21,7 +21,7 @@ from octave_gen.kernels.base import SCALARS, kernarg_table
 from octave_gen.manifest import schema
 from octave_gen.plan import Variant
 
-SCHEMA_VERSION: Final = "1.0"
+SCHEMA_VERSION: Final = "1.1"
 FILE_NAME: Final = "manifest.json"
 VERIFICATION_FILE_NAME: Final = "verification.json"
 """Beside a built manifest: what was run of its code objects."""
@@ -61,6 +61,7 @@ def record(variant: Variant, *, source_text: str, templates: Mapping[str, str], 
         "query_group": shape.query_group,
         "query_dtype": _QUERY_DTYPES[shape.scalar],
         "tier": variant.tier.name,
+        "language": variant.tier.language,
         "arch": variant.arch.name,
         "slot_bytes": slot_bytes(variant),
         "source": {"path": variant.source, "sha256": sha256(source_text)},
@@ -109,15 +110,16 @@ def built_manifest(
     *,
     arch: str,
     torch_target: str,
-    compiler: Mapping[str, str],
+    compiler: Mapping[str, Any],
     host: Mapping[str, Any],
     bundle: Mapping[str, Any],
     library: Mapping[str, Any],
 ) -> Manifest:
     """The manifest of one shared object; ``records`` come from :func:`built_record`, in the order of the plan.
 
-    compiler: name, version, identity; host: compiler, flags; bundle: size, sha256; library: file (its name in the
-    manifest's folder), size, sha256, namespace (of its op). Raises OctaveError when a part does not fit the schema.
+    compiler: name, version, identity, and flydsl (version, identity) where kernels are written in it; host: compiler,
+    flags; bundle: size, sha256; library: file (its name in the manifest's folder), size, sha256, namespace (of its op).
+    Raises OctaveError when a part does not fit the schema.
     """
     return _checked(
         {

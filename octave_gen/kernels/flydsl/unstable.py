@@ -5,6 +5,7 @@ No other module uses such a name: not ``flydsl._mlir``, no raw builder of ``flyd
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
@@ -79,27 +80,46 @@ _ANY_GRID = (1, 1, 1)
 
 
 @dataclass(frozen=True)
+class Entry:
+    """A kernel to compile. parameters: the type of each, in a list where it is a pointer to such; waves_per_simd: as
+    many must fit."""
+
+    kernel: Kernel
+    threads: int
+    waves_per_simd: int
+    parameters: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A kernel before any pass: its text, without places in sources, and the count of each operation."""
+
+    text: str
+    operations: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Compiled:
-    """code_object: an ELF file; traced: per symbol its function before any pass, as text without source locations."""
+    """code_object: an ELF file; traced: by symbol."""
 
     code_object: bytes
-    traced: Mapping[str, str]
+    traced: Mapping[str, Traced]
 
 
-def compile_kernels(kernels: Sequence[tuple[Kernel, int]], pointers: Sequence[Any], waves_per_simd: int) -> Compiled:
-    """Compiles kernels with the same parameters into one code object.
-
-    kernels: each with its threads; pointers: for each parameter its type, in a list where it is a pointer to such;
-    waves_per_simd: that must fit.
-    """
-    placeholders = [flyc.from_c_void_p(t[0], None) if isinstance(t, list) else t(0) for t in pointers]
-    annotations = [fx.Pointer if isinstance(t, list) else t for t in pointers]
+def compile_kernels(entries: Sequence[Entry]) -> Compiled:
+    """Compiles kernels into one code object, for the chip that FLYDSL_GPU_ARCH names."""
+    types = [t for entry in entries for t in entry.parameters]
+    placeholders = [flyc.from_c_void_p(t[0], None) if isinstance(t, list) else t(0) for t in types]
+    annotations = [fx.Pointer if isinstance(t, list) else t for t in types]
 
     def launcher(**arguments: Value) -> None:
-        for kernel, threads in kernels:
-            launched = kernel(*arguments.values(), value_attrs={"rocdl.waves_per_eu": str(waves_per_simd)})
-            launched.launch(grid=_ANY_GRID, block=(threads, 1, 1))
+        values = iter(arguments.values())
+        for entry in entries:
+            own = [next(values) for _ in entry.parameters]
+            launched = entry.kernel(*own, value_attrs={"rocdl.waves_per_eu": str(entry.waves_per_simd)})
+            launched.launch(grid=_ANY_GRID, block=(entry.threads, 1, 1))
 
+    # Its parameters differ from unit to unit; flydsl asks inspect for them.
     launcher.__signature__ = Signature(  # type: ignore[attr-defined]
         [Parameter(f"p{i}", Parameter.POSITIONAL_OR_KEYWORD, annotation=a) for i, a in enumerate(annotations)]
     )
@@ -113,12 +133,23 @@ def compile_kernels(kernels: Sequence[tuple[Kernel, int]], pointers: Sequence[An
         ]
         if len(objects) != 1:
             raise RuntimeError(f"flydsl made {len(objects)} code objects, not 1")
-        return Compiled(bytes(objects[0]), dict(_functions(ir.Module.parse(made._source_ir))))
+        return Compiled(bytes(objects[0]), dict(_traced(ir.Module.parse(made._source_ir))))
 
 
-def _functions(module: Any) -> Iterator[tuple[str, str]]:
+def _traced(module: Any) -> Iterator[tuple[str, Traced]]:
     for operation in module.body.operations:
         if operation.operation.name == "gpu.module":
-            for inside in operation.regions[0].blocks[0].operations:
-                text = inside.operation.get_asm(enable_debug_info=False, assume_verified=True)
-                yield ir.StringAttr(inside.operation.attributes["sym_name"]).value, text
+            for function in operation.regions[0].blocks[0].operations:
+                text = function.operation.get_asm(enable_debug_info=False, assume_verified=True)
+                symbol = ir.StringAttr(function.operation.attributes["sym_name"]).value
+                yield symbol, Traced(text, Counter(_operations(function.operation)))
+
+
+def _operations(operation: Any) -> Iterator[str]:
+    for region in operation.regions:
+        for block in region.blocks:
+            for inside in block.operations:
+                attributes = inside.operation.attributes
+                called = f" {ir.StringAttr(attributes['intrin']).value}" if "intrin" in attributes else ""
+                yield inside.operation.name + called
+                yield from _operations(inside.operation)

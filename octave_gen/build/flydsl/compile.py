@@ -1,0 +1,128 @@
+"""Compiles units in FlyDSL to code objects and traces, each stored in the cache as soon as it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from octave_gen.build import files, process
+from octave_gen.build.cache import Session
+from octave_gen.build.compile import SCRATCH_HINT, Compiled, Failure, Job
+from octave_gen.build.flydsl import lint, protocol, tool
+from octave_gen.build.flydsl.tool import FlyDSL
+from octave_gen.build.locks import Progress
+from octave_gen.errors import OctaveError
+from octave_gen.kernels.base import FLYDSL, Language
+
+CHILD_BYTES: Final = 640 << 20
+"""Memory that the child takes before it forks, and half as much again."""
+
+_JOBS = "jobs.json"
+
+
+@dataclass(frozen=True)
+class FlyJob(Job):
+    """A unit in FlyDSL. request: the child's job, as JSON; sources: of its kernels; trace_key: of its trace in the
+    cache."""
+
+    request: str
+    sources: tuple[Path, ...]
+    trace_key: str
+
+    @property
+    def language(self) -> Language:
+        return FLYDSL
+
+
+def compile_units(
+    jobs: Sequence[FlyJob],
+    *,
+    flydsl: FlyDSL,
+    session: Session,
+    parallel: int,
+    keep_going: bool,
+    progress: Progress,
+) -> Compiled:
+    """Compiles ``jobs``, ``parallel`` at once; every code object is in the cache before the next one is reported.
+
+    keep_going: after a failure compile the rest all the same. Raises OctaveError when the scratch folder cannot be
+    written or the child cannot run; what cannot be compiled is returned, not raised.
+    """
+    report = _Report(len(jobs), progress)
+    done: dict[str, bytes] = {}
+    failures = []
+    sound: dict[str, list[FlyJob]] = {}
+    for job in jobs:
+        problem = _refusal(job)
+        if problem is None:
+            sound.setdefault(job.arch, []).append(job)
+        else:
+            report.ended(job.name, 0.0, failed=True)
+            failures.append(Failure(job, problem, protocol.FAILED))
+    for arch, group in sound.items():
+        if failures and not keep_going:
+            break
+        by_name = {job.name: job for job in group}
+        scratch = session.scratch / f"flydsl-{arch}"
+        for ended in _ended(arch, group, flydsl, scratch, parallel, keep_going):
+            job = by_name[ended.name]
+            if ended.status == 0:
+                done[job.name] = (scratch / f"{job.name}.hsaco").read_bytes()
+                session.put(job.trace_key, (scratch / f"{job.name}.trace").read_bytes())
+                session.put(job.key, done[job.name])
+            else:
+                log = (scratch / f"{job.name}.log").read_text(errors="replace")
+                failures.append(Failure(job, log, ended.status))
+            report.ended(job.name, ended.seconds, failed=ended.status != 0)
+    if failures:
+        session.check_space([failure.log for failure in failures])
+    return Compiled(done, tuple(failures))
+
+
+@dataclass
+class _Report:
+    total: int
+    progress: Progress
+    count: int = 0
+
+    def ended(self, name: str, seconds: float, *, failed: bool) -> None:
+        self.count += 1
+        self.progress(f"[{self.count}/{self.total}] {name} {seconds:.1f} s{' FAILED' if failed else ''}")
+
+
+def _refusal(job: FlyJob) -> str | None:
+    """Why a job is not given to flydsl, which would say nothing of it or worse."""
+    if job.arch not in tool.ARCHS:
+        return f"error: {tool.problem(job.arch)}\n"
+    try:
+        lint.check(job.sources)
+    except OctaveError as error:
+        return f"error: {error}\n"
+    return None
+
+
+def _ended(
+    arch: str, jobs: Sequence[FlyJob], flydsl: FlyDSL, scratch: Path, parallel: int, keep_going: bool
+) -> Iterator[protocol.Ended]:
+    """The units as they end; raises OctaveError when the child stops before its work is done."""
+    with files.explained("the compile cache cannot be written", scratch, SCRATCH_HINT):
+        scratch.mkdir(exist_ok=True)
+        tool.write_linker(scratch, flydsl)
+        (scratch / _JOBS).write_text(f"[{', '.join(job.request for job in jobs)}]")
+    command = tool.child("child", _JOBS, str(parallel), str(int(keep_going)))
+    count, failed = 0, False
+    remarks: list[str] = []
+    with closing(process.lines(command, scratch, tool.environment(arch, scratch))) as lines:
+        for line in lines:
+            ended = protocol.parse(line)
+            if ended is None:
+                remarks.append(line)
+                continue
+            count += 1
+            failed = failed or ended.status != 0
+            yield ended
+    if count < len(jobs) and not failed:
+        raise OctaveError("flydsl's process failed:\n  " + "\n  ".join(remarks[-5:]), where="flydsl", hint=tool.REMEDY)
