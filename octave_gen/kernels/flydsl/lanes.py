@@ -121,6 +121,11 @@ def after(value: Value, *others: Value) -> Value:
     return value
 
 
+def after_half(value: Value, other: Value) -> Value:
+    """The same for one other of a Float16, which is no operand of assembly."""
+    return fx.Int16(after(fx.Int32(value.bitcast(fx.Int16)), other)).bitcast(fx.Float16)
+
+
 def hold(value: Value) -> None:
     """Keeps the registers of a value until here."""
     unstable.inline_asm(None, "", "v", value, volatile=True)

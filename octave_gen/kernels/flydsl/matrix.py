@@ -30,8 +30,8 @@ def multiply_half(a: Sequence[Value], b: Sequence[Value], c: Value, kind: Value 
 
 def _multiply(depth: int, kind: Value, sums: Value, a: Sequence[Value], b: Sequence[Value], c: Value) -> Value:
     atom = fx.make_mma_atom(fx.rocdl.MFMA(16, 16, depth, kind, _element(sums)))
-    operands = (fx.Vector.from_elements([fx.Int32(word) for word in x], fx.Int32).bitcast(kind) for x in (a, b))
-    return unstable.matrix_multiply(sums, atom, *operands, c)
+    first, second = (fx.Vector.from_elements([fx.Int32(word) for word in x], fx.Int32).bitcast(kind) for x in (a, b))
+    return unstable.matrix_multiply(sums, atom, first, second, c)
 
 
 def _element(vector: Value) -> Value:
