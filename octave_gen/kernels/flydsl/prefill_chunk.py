@@ -13,10 +13,11 @@ from octave_gen.kernels.flydsl.arithmetic import INFINITY, LARGEST_HALF, LOG2_E,
 from octave_gen.kernels.flydsl.memory import load, memory, store
 from octave_gen.kernels.flydsl.prefill_chunk_source import ChunkSource
 from octave_gen.kernels.flydsl.prefill_pipeline import attend
-from octave_gen.kernels.flydsl.prefill_rows import Row, Tokens, splits_in_use
+from octave_gen.kernels.flydsl.prefill_rows import Row, Tokens
 from octave_gen.kernels.flydsl.prefill_state import State, in_agpr
 from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient, smaller
 from octave_gen.kernels.flydsl.request import Request
+from octave_gen.kernels.flydsl.splits import splits_in_use
 from octave_gen.kernels.flydsl.unstable import Kernel, Value, device
 
 
@@ -79,7 +80,7 @@ def make(request: Request) -> Kernel:
     tile = Tile.of(request)
     number = fx.Float16 if request.scalar == "f16" else fx.BFloat16
 
-    @flyc.kernel(name=request.symbol, known_block_size=[request.threads, 1, 1])
+    @flyc.kernel(name=request.symbol, known_block_size=[request.threads, 1, 1])  # type: ignore[untyped-decorator]
     def prefill_chunk(
         q: fx.Pointer,
         k: fx.Pointer,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import flydsl.expr as fx
@@ -109,11 +111,8 @@ class ChunkSource(Source):
         own = fx.Int64((1 << lanes) - 1 if lanes < 64 else -1) << fx.Int64(place.lane - remainder(place.lane, lanes))
         fitting = []
         for n in fx.range_constexpr(4):
-            unfit = None
-            for d in fx.range_constexpr(4):
-                mask = exponent << (16 * (d % 2))
-                bad = (words[n][d // 2] & mask) == mask
-                unfit = bad if unfit is None else unfit | bad
+            masks = [exponent << (16 * (d % 2)) for d in fx.range_constexpr(4)]
+            unfit = reduce(or_, [(words[n][d // 2] & masks[d]) == masks[d] for d in fx.range_constexpr(4)])
             fitting.append(unfit.select(fx.Vector.filled(2, 0, fx.Int32), words[n]))
             marked = ((ballot(unfit) & own) != 0).select(fx.Float32(float("nan")), fx.Float32(0.0))
             # All of these lanes write the same number.

@@ -8,6 +8,7 @@ matrix instructions beside vector arithmetic.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import flydsl.expr as fx
@@ -20,7 +21,7 @@ from octave_gen.kernels.flydsl.prefill_tile import Carried, Place, Tile
 from octave_gen.kernels.flydsl.unstable import Value, device
 
 
-class Source(Carried):
+class Source(Carried, ABC):
     """Brings in a workgroup's tiles and scores them. ``buffer``: 0 or 1, of two tiles in LDS.
 
     number: of V in LDS and of the weights, fx.Float16 or fx.BFloat16; values: V in LDS, of both buffers; score_steps:
@@ -38,38 +39,48 @@ class Source(Carried):
     def look_ahead(self) -> None:
         """Where the next tile is; behind the last one, any that exists."""
 
+    @abstractmethod
     def load_keys(self) -> None:
         """Of that tile, from memory."""
 
+    @abstractmethod
     def load_values(self) -> None:
         """Of the tile before the one whose keys were loaded last."""
 
+    @abstractmethod
     def store_keys(self, buffer: Value | int) -> None:
         """What was loaded, into a buffer."""
 
     def unpack_values(self, half: int) -> None:
         """Dims 2 * half and 2 * half + 1 of each quad."""
 
+    @abstractmethod
     def store_values(self, half: int, buffer: Value) -> None:
         """The same, into a buffer."""
 
+    @abstractmethod
     def start_scores(self, buffer: Value) -> None:
         """Of the tile in a buffer; then ``score_steps`` times ``score``."""
 
+    @abstractmethod
     def score(self, step: int, buffer: Value) -> None:
         """A part of it."""
 
+    @abstractmethod
     def weigh(self, s: int, i: int, pair: int, state: State, weights: Weights) -> None:
         """Weights of two tokens of a subtile and row tile."""
 
+    @abstractmethod
     def unsettled(self, t: Value, weights: Weights) -> Value:
         """Whether tile t's weights are not yet right."""
 
+    @abstractmethod
     def settle(self, t: Value, state: State) -> tuple[State, Weights]:
         """Raises references, masks tokens: the right ones, and ``added``."""
 
     def check_values(self, t: Value, buffer: Value, state: State) -> State:
-        """Once V of tile t is in a buffer, and its weights are in the sums."""
+        """The state once V of tile t is in a buffer, and its weights are in the sums."""
+        return state
 
 
 class ValueReader:

@@ -18,10 +18,11 @@ from octave_gen.kernels.flydsl.memory import memory, store
 from octave_gen.kernels.flydsl.prefill_pipeline import attend
 from octave_gen.kernels.flydsl.prefill_prefix_source import PrefixSource
 from octave_gen.kernels.flydsl.prefill_query import Query
-from octave_gen.kernels.flydsl.prefill_rows import Row, Tokens, split_range
+from octave_gen.kernels.flydsl.prefill_rows import Row, Tokens
 from octave_gen.kernels.flydsl.prefill_state import State
 from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient, smaller
 from octave_gen.kernels.flydsl.request import Request
+from octave_gen.kernels.flydsl.splits import split_range
 from octave_gen.kernels.flydsl.unstable import Kernel, Value, device, intrinsic
 
 TRUNCATION = 1.0 + 2.0**-10 * 0.25 / math.log(2)
@@ -57,7 +58,7 @@ def make(request: Request) -> Kernel:
     assert isinstance(layout, SlotLayout)
     number = fx.Float16 if request.scalar == "f16" else fx.BFloat16
 
-    @flyc.kernel(name=request.symbol, known_block_size=[request.threads, 1, 1])
+    @flyc.kernel(name=request.symbol, known_block_size=[request.threads, 1, 1])  # type: ignore[untyped-decorator]
     def prefill_prefix(
         q: fx.Pointer,
         cache: fx.Pointer,

@@ -65,12 +65,9 @@ class PrefixSource(Source):
         return load_constant(memory(self.table, fx.Int64(self.page) * 4), fx.Int32)
 
     def look_ahead(self) -> None:
-        self._next_subtile()
-        self.block = self._block()
-
-    def _next_subtile(self) -> None:
         place = [self.token, self.page, self.row]
         self.token, self.page, self.row = _ahead(place, self.end, self.block_size, self.tile.tokens)
+        self.block = self._block()
 
     def load_keys(self) -> None:
         self.value_base = self.key_base
@@ -195,9 +192,6 @@ class PrefixSource(Source):
                 weights[0][s][i] = [_cut_off(product[:2]), _cut_off(product[2:])]
             self.added[i] = fx.Vector.from_elements(added)
         return state, weights
-
-    def check_values(self, t: Value, buffer: Value, state: State) -> State:
-        return state
 
 
 @device

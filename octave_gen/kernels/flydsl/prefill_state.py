@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import flydsl.expr as fx
@@ -71,12 +73,8 @@ def no_weights(tile: Tile, number: Any) -> Weights:
 
 def any_large(weights: Weights) -> Value:
     """Whether a lane has a weight that is 2 or more, Inf or NaN: bit 14 of an fp16 and of a bf16."""
-    bits = None
-    for subtile in weights[0]:
-        for pairs in subtile:
-            both = pairs[0] | pairs[1]
-            bits = both if bits is None else bits | both
-    return ballot((bits & 0x40004000) != 0) != 0
+    pairs = [pair for subtile in weights[0] for own in subtile for pair in own]
+    return ballot((reduce(or_, pairs) & 0x40004000) != 0) != 0
 
 
 def in_agpr(tile: Tile, word: Value) -> Value:
