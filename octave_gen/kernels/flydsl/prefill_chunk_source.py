@@ -141,18 +141,20 @@ class ChunkSource(Source):
                 words = (list(_half(key, half)), list(_half(self.query[i][k], half)))
                 self.power[s, i] = multiply_half(*words, before, self.number)
 
-    def weigh(self, s: int, i: int, pair: int, state: State, weights: Weights) -> None:
+    def weigh(self, s: int, i: int, pair: int, state: State) -> None:
         if pair == 0:
             self.power[s, i] = self.power[s, i] * self.unit
         difference = _half(self.power[s, i], pair) - state.reference[i]
-        self._weigh_power(difference, s, i, pair, weights)
+        self._weigh_power(difference, s, i, pair)
+
+    def weights(self) -> Weights:
+        return self.weighed
 
     def unsettled(self, t: Value, weights: Weights) -> Value:
         return ~self.seen_by_all(t) | any_large(weights)
 
     def settle(self, t: Value, state: State) -> tuple[State, Weights]:
         tile = self.tile
-        weights = no_weights(tile, self.number)
         first = t * tile.tokens + self.place.group * 4
         for i in fx.range_constexpr(tile.row_tiles):
             seen = [
@@ -172,8 +174,8 @@ class ChunkSource(Source):
                         seen[s][r].select(self.power[s, i][r] - state.reference[i], fx.Float32(-INFINITY))
                         for r in (2 * pair, 2 * pair + 1)
                     ]
-                    self._weigh_power(fx.Vector.from_elements(difference), s, i, pair, weights)
-        return state, weights
+                    self._weigh_power(fx.Vector.from_elements(difference), s, i, pair)
+        return state, self.weighed
 
     @device
     def check_values(self, t: Value, buffer: Value, state: State) -> State:
@@ -194,21 +196,22 @@ class ChunkSource(Source):
                 state.sum[i] = fx.Vector.from_elements([one, other])
         return state
 
-    def _weigh_power(self, difference: Value, s: int, i: int, pair: int, weights: Weights) -> None:
+    def _weigh_power(self, difference: Value, s: int, i: int, pair: int) -> None:
         """2^difference, packed; what was packed is added, so that sums and outputs agree."""
         power = fx.Vector.from_elements([exp2(difference[0]), exp2(difference[1])])
+        first = s == 0 and pair == 0
+        if first and i == 0:
+            self.added = [power] * self.tile.row_tiles
+            self.weighed = no_weights(self.tile, self.number)
         if self.number is fx.Float16:
             both = power.to(fx.Float16)
-            weights[0][s][i][pair] = both.bitcast(fx.Int32)[0]
+            self.weighed[0][s][i][pair] = both.bitcast(fx.Int32)[0]
             power = both.to(fx.Float32)
         else:
             upper = power.bitcast(fx.Int32) & UPPER_HALF
             lower = (power - upper.bitcast(fx.Float32)).bitcast(fx.Int32)
             for part, bits in enumerate((upper, lower)):
-                weights[part][s][i][pair] = fx.Int32(permute_bytes(bits[1], bits[0], 0x07060302))
-        first = s == 0 and pair == 0
-        if first and i == 0:
-            self.added = [power] * self.tile.row_tiles
+                self.weighed[part][s][i][pair] = fx.Int32(permute_bytes(bits[1], bits[0], 0x07060302))
         self.added[i] = power if first else self.added[i] + power
 
 

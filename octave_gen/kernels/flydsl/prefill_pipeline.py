@@ -67,8 +67,12 @@ class Source(Carried, ABC):
         """A part of it."""
 
     @abstractmethod
-    def weigh(self, s: int, i: int, pair: int, state: State, weights: Weights) -> None:
+    def weigh(self, s: int, i: int, pair: int, state: State) -> None:
         """Weights of two tokens of a subtile and row tile."""
+
+    @abstractmethod
+    def weights(self) -> Weights:
+        """Of the tile, packed. They are so when those before them have served: no copies of registers."""
 
     @abstractmethod
     def unsettled(self, t: Value, weights: Weights) -> Value:
@@ -143,16 +147,15 @@ def _score_tile(source: Source, buffer: Value) -> ValueReader:
 def _weigh_tile(source: Source, reader: ValueReader, weights: Weights, state: State) -> Weights:
     """P V of the tile before, whose ``weights`` are given, beside the weights of the tile that was scored."""
     tile = source.tile
-    weighed = no_weights(tile, source.number)
     pairs = tile.subtiles * tile.row_tiles * 2
     for n in fx.range_constexpr(tile.out_tiles):
         schedule_barrier()
         reader.accumulate(n, weights, state)
         if n * pairs % tile.out_tiles == 0:
             pair = n * pairs // tile.out_tiles
-            source.weigh(pair // 2 // tile.row_tiles, pair // 2 % tile.row_tiles, pair % 2, state, weighed)
+            source.weigh(pair // 2 // tile.row_tiles, pair // 2 % tile.row_tiles, pair % 2, state)
     schedule_barrier()
-    return weighed
+    return source.weights()
 
 
 def _clear_values(source: Source) -> None:

@@ -108,6 +108,7 @@ class PrefixSource(Source):
         self.value_scale: dict[int, Any] = {}  # by subtile
         self.sums: dict[tuple[int, int], Any] = {}  # by row tile and half
         self.scores: dict[tuple[int, int], Any] = {}  # by subtile and row tile
+        self.products: dict[tuple[int, int, int], Any] = {}  # weights times V's scale
 
     def score(self, step: int, buffer: Value) -> None:
         """64 dims of a subtile."""
@@ -145,7 +146,7 @@ class PrefixSource(Source):
         scale = self.scale[run]
         self.scores[s, i] = scale * total if block == 0 else fx.math.fma(scale, total, self.scores[s, i])
 
-    def weigh(self, s: int, i: int, pair: int, state: State, weights: Weights) -> None:
+    def weigh(self, s: int, i: int, pair: int, state: State) -> None:
         tile = self.tile
         if (s, i, pair) == (tile.subtiles - 1, tile.row_tiles - 1, 0):
             self._rescale(self.score_steps // self.blocks_of_scale - 1, i)
@@ -158,7 +159,13 @@ class PrefixSource(Source):
         if first and i == 0:
             self.added = [result] * tile.row_tiles
         self.added[i] = result if first else self.added[i] + result
-        weights[0][s][i][pair] = _cut_off(result * self.value_scale[s].shuffle(self.value_scale[s], both))
+        self.products[s, i, pair] = result * self.value_scale[s].shuffle(self.value_scale[s], both)
+
+    def weights(self) -> Weights:
+        weights = no_weights(self.tile, self.number)
+        for (s, i, pair), product in self.products.items():
+            weights[0][s][i][pair] = _cut_off(product)
+        return weights
 
     def unsettled(self, t: Value, weights: Weights) -> Value:
         return (self.begin + (t + 1) * self.tile.tokens > self.end) | any_large(weights)
