@@ -58,5 +58,5 @@ $(INSTALLED): pyproject.toml
 	@command -v $(CXX) >/dev/null || { echo "error: $(CXX) is missing; on Debian: apt-get install g++"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
-	$(BIN)/pip install --quiet --editable '.[verify,test,lint]'
+	$(BIN)/pip install --quiet --editable '.[flydsl,verify,test,lint]'
 	touch $@

@@ -4,21 +4,22 @@
     Rotates, quantizes and packs token i of key and value, fp16 or bf16 [tokens, kv_heads, head_size], into slot
     slot_mapping[i] (int64 [tokens]; a negative one skips the token).
 ``decode(out, query, cache, block_table, q_to_req, q_to_klen, mid_o, k_signs, v_signs, sm_scale, num_kv_splits, fmt,
-query_group, use_wmma, group_starts=None)``
+query_group, use_wmma, group_starts=None, tier=None)``
     Attention of query, fp16 or bf16 [queries, q_heads, head_size], over the first q_to_klen[i] tokens of request
     q_to_req[i] (int32 [queries]; klen 0 or a request out of range is padding and gives zeros) into out, of query's
     shape and dtype. block_table: int32 [requests, blocks]. mid_o: fp32 workspace, at least ``workspace_shape(…)``.
     query_group: consecutive queries that are served together. use_wmma: the chip's matrix tier, not the portable one.
     group_starts: int32 [groups], where each group starts (`QueryGroups`); without it group i starts at i * query_group.
+    tier: one of the chip's by its name, in place of what use_wmma says; on a CPU it changes nothing else.
 ``prefill(out, q, k, v, cache, block_table, cu_seqlens_q, seq_lens, max_query_len, sm_scale, fmt, workspace=None,
-num_kv_splits=1)``
+num_kv_splits=1, tier=None)``
     Attention of the chunks of several requests, each over its packed prefix and causally over its own k and v. All is
     rotated: q and k like K (``rotate``, k_layout for block K), v and out like V. q, out: fp16 or bf16 [tokens, q_heads,
     head_size]; k, v: [tokens, kv_heads, head_size]; rows at multiples of 16 bytes. Request r has the tokens
     cu_seqlens_q[r] … cu_seqlens_q[r + 1] - 1 (int32 [requests + 1]), at most max_query_len, of its seq_lens[r] (int32
     [requests]); those before them are in the cache. block_table: int32 [≥ requests, blocks]. workspace: fp32 scratch,
     at least ``workspace_shape(tokens, q_heads, num_kv_splits, head_size)``; without one, the op takes it from torch's
-    allocator for the call. Rows of out behind the last request are not written.
+    allocator for the call. Rows of out behind the last request are not written. tier: as of decode.
 ``rotate(x, signs, k_layout, inverse)``
     Rotates x, fp16 or bf16 [tokens, heads, head_size], in place: blocks of 64 dims (k_layout) or the whole head.
 

@@ -60,9 +60,12 @@ class Compiled:
         return Compiled(self.code_objects | other.code_objects, self.failures + other.failures)
 
 
-def default_jobs() -> int:
-    """As many compiles at once as there are cores for this process and as the free memory holds."""
-    return max(1, min(len(os.sched_getaffinity(0)), _available_memory() // PEAK_BYTES))
+def default_jobs(each: int = PEAK_BYTES, beside: int = 0) -> int:
+    """As many compiles at once as there are cores for this process and as the free memory holds.
+
+    each: bytes that one takes; beside: bytes that all of them share.
+    """
+    return max(1, min(len(os.sched_getaffinity(0)), (_available_memory() - beside) // each))
 
 
 def _available_memory() -> int:

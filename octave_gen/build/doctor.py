@@ -17,6 +17,7 @@ from typing import Final
 from octave_gen import arch as archs
 from octave_gen import settings
 from octave_gen.build import link, toolchain
+from octave_gen.build.flydsl import tool as flydsl
 from octave_gen.errors import OctaveError
 
 PYTHON: Final = (3, 10)
@@ -55,6 +56,7 @@ def examine() -> list[Finding]:
         _package("ninja", "runs the compilers in parallel", "pip install ninja", needed=True),
         _compiler("clang-22", "device compiler: build --compiler clang-22", "apt install clang-22 lld-22"),
         _compiler("rocm", "device compiler: build --compiler rocm", "install ROCm, or name its folder in ROCM_PATH"),
+        _flydsl(),
         _tool(
             ("ld.lld-22", "ld.lld", "lld"),
             "lld",
@@ -119,8 +121,16 @@ def _tool(commands: tuple[str, ...], name: str, purpose: str, remedy: str) -> Fi
     return Finding(name, next((version for version in versions if version), None), purpose, False, remedy)
 
 
+def _flydsl() -> Finding:
+    found = flydsl.installed()
+    purpose = "compiles the kernels of the flydsl tier, which a build leaves out without it"
+    return Finding(
+        "flydsl", found, purpose, False, flydsl.REMEDY, flydsl.problem() or flydsl.unchecked() if found else None
+    )
+
+
 def _disassembler() -> Finding:
-    purpose = "reads a code object's instructions; build does not need it"
+    purpose = "reads a code object's instructions; build needs it for kernels in FlyDSL alone"
     remedy = "apt install llvm-22, or pip install rocm-llvm-python"
     tool = _tool(("llvm-objdump-22", "llvm-objdump"), "disassembler", purpose, remedy)
     if tool.version and not _too_old(tool.version, OBJDUMP):

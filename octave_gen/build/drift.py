@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Final
 
 from octave_gen import manifest, paths, plan, spec
 from octave_gen.build import files, readme, render
+from octave_gen.build.flydsl import tool, trace, traces
+from octave_gen.build.locks import Progress
 from octave_gen.build.records import unit_records
 from octave_gen.errors import OctaveError, wrong_request
+from octave_gen.kernels.base import FLYDSL
 from octave_gen.plan import Unit
 
 FOLDER: Final = "generated"
@@ -19,6 +23,10 @@ MISSING: Final = "missing"
 CHANGED: Final = "changed"
 ORPHAN: Final = "orphan"
 FIX: Final = "octave-gen generate"
+
+
+def _say_nothing(line: str) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -42,25 +50,62 @@ def own_checkout() -> Path:
     return root
 
 
-def expected(units: Iterable[Unit]) -> dict[str, str]:
-    """The text of every file of ``generated/`` by its path relative to that folder."""
+def expected(units: Iterable[Unit], trace_of: Callable[[Unit], str]) -> dict[str, str]:
+    """The text of every file of ``generated/`` by its path relative to that folder.
+
+    trace_of: what flydsl traced for a unit in FlyDSL.
+    """
     texts: dict[str, str] = {}
     records: list[manifest.Record] = []
     for unit in units:
-        texts[unit.source] = render.render_unit(unit)
-        records += unit_records(unit, texts[unit.source])
+        text = render.render_unit(unit)
+        records += unit_records(unit, text)
+        texts[unit.source] = f"{text}\n{trace_of(unit)}" if unit.language == FLYDSL else text
     texts[manifest.FILE_NAME] = manifest.dump(manifest.generated_manifest(records))
     return texts
 
 
-def _wanted(root: Path) -> dict[str, bytes]:
+def skipped() -> str | None:
+    """What cannot be compared or written here, for want of flydsl; None when nothing."""
+    units = _in_flydsl(plan.units(plan.variants(spec.shipped())))
+    reason = tool.problem() if units else None
+    if reason is None:
+        return None
+    return f"not looked at: what flydsl traces for {len(units)} units, because {reason}; {tool.REMEDY}"
+
+
+def _in_flydsl(units: Iterable[Unit]) -> list[Unit]:
+    return [unit for unit in units if unit.language == FLYDSL]
+
+
+def _trace_of(root: Path, units: Iterable[Unit], progress: Progress) -> Callable[[Unit], str]:
+    """Finds traces; without flydsl they are those that the checkout holds."""
+    wanted = _in_flydsl(units)
+    if wanted and tool.problem() is None:
+        made = traces.traces(wanted, progress)
+        return lambda unit: made[unit.name]
+    return lambda unit: _present_trace(root / FOLDER / unit.source)
+
+
+def _present_trace(file: Path) -> str:
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    _, begin, rest = text.partition(f"\n{trace.BEGIN}")
+    return (begin + rest).removeprefix("\n")
+
+
+def _wanted(root: Path, progress: Progress) -> dict[str, bytes]:
     """Every generated file of the checkout by its path relative to ``root``; raises OctaveError for a file in the place
     of their folder."""
     folder = root / FOLDER
     if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
         raise OctaveError("this is no folder", where=FOLDER, hint=f"remove it, then run `{FIX}`")
     planned = plan.variants(spec.shipped())
-    texts = {f"{FOLDER}/{path}": text for path, text in expected(plan.units(planned)).items()}
+    units = plan.units(planned)
+    made = expected(units, _trace_of(root, units, progress))
+    texts = {f"{FOLDER}/{path}": text for path, text in made.items()}
     try:
         readme_text = (root / readme.FILE_NAME).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -69,9 +114,10 @@ def _wanted(root: Path) -> dict[str, bytes]:
     return {path: text.encode() for path, text in texts.items()}
 
 
-def compare(root: Path) -> list[Difference]:
-    """What differs from what the checkout ``root``, which must be the running package's own, should hold."""
-    return _differences(root, _wanted(root))
+def compare(root: Path, progress: Progress = _say_nothing) -> list[Difference]:
+    """What differs from what the checkout ``root``, which must be the running package's own, should hold, but for
+    what is :func:`skipped`. ``progress``: of the compiles that units in FlyDSL need."""
+    return _differences(root, _wanted(root, progress))
 
 
 def _differences(root: Path, wanted: dict[str, bytes]) -> list[Difference]:
@@ -114,13 +160,15 @@ def excerpt(differences: Sequence[Difference], files: int = 3, lines: int = 40) 
     return "\n".join(shown)
 
 
-def generate(root: Path, *, dry_run: bool = False) -> list[Difference]:
+def generate(root: Path, *, dry_run: bool = False, progress: Progress = _say_nothing) -> list[Difference]:
     """Makes the checkout ``root`` what it should be and returns what differed; ``dry_run`` only returns it.
 
     Orphans are removed, every other file is replaced as a whole. All texts are made before the first file is touched.
+    Raises OctaveError where units in FlyDSL have changed and flydsl is not installed.
     """
-    wanted = _wanted(root)
+    wanted = _wanted(root, progress)
     found = _differences(root, wanted)
+    _refuse_untraced(root, wanted, found)
     if dry_run:
         return found
     with files.explained("the checkout cannot be written", root, f"then run `{FIX}` again"):
@@ -132,6 +180,35 @@ def generate(root: Path, *, dry_run: bool = False) -> list[Difference]:
             path = root / difference.path
             path.parent.mkdir(parents=True, exist_ok=True)
             files.write_atomically(path, wanted[difference.path])
+    return found
+
+
+def _refuse_untraced(root: Path, wanted: dict[str, bytes], found: Sequence[Difference]) -> None:
+    reason = tool.problem()
+    if reason is None:
+        return
+    changed = {d.path.removeprefix(f"{FOLDER}/") for d in found if d.word != ORPHAN and d.path.endswith(f".{FLYDSL}")}
+    name = f"{FOLDER}/{manifest.FILE_NAME}"
+    present = _kernels_in_flydsl((root / name).read_bytes() if (root / name).is_file() else b"{}")
+    for path, kernels in _kernels_in_flydsl(wanted[name]).items():
+        if present.get(path) != kernels:
+            changed.add(path)
+    if changed:
+        shown = ", ".join(sorted(changed)[:3]) + (", ..." if len(changed) > 3 else "")
+        raise OctaveError(f"{len(changed)} units in FlyDSL have changed, and {reason}", where=shown, hint=tool.REMEDY)
+
+
+def _kernels_in_flydsl(text: bytes) -> dict[str, list[object]]:
+    """Of a manifest's units in FlyDSL: what decides the code of their kernels, by source."""
+    found: dict[str, list[object]] = {}
+    try:
+        records = json.loads(text).get("variants", ())
+    except ValueError:
+        return found
+    for record in records:
+        if record.get("language") == FLYDSL:
+            decides = [record[key] for key in ("source", "templates", "flags")]
+            found.setdefault(record["source"]["path"], []).append(decides)
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from octave_gen.errors import OctaveError
-from octave_gen.isa import load
 from octave_gen.plan import Variant
 
 _ENDS = frozenset({"s_endpgm", "s_code_end", "s_nop"})
@@ -16,6 +15,8 @@ def of_kernels(data: bytes, where: str) -> dict[str, frozenset[str]]:
 
     Raises OctaveError when it cannot be disassembled.
     """
+    from octave_gen.isa import load  # takes numpy along
+
     try:
         code = load(data)
         found: dict[str, set[str]] = {symbol: set() for symbol in code.kernels}

@@ -11,9 +11,9 @@ from octave_gen.build import assemble, failures, files, link, records, render, r
 from octave_gen.build import compile as compiling
 from octave_gen.build.cache import Cache, Session
 from octave_gen.build.compile import Compiled
+from octave_gen.build.flydsl import compile as fly
 from octave_gen.build.flydsl import left_out, tool
 from octave_gen.build.flydsl.compile import FlyJob
-from octave_gen.build.flydsl.compile import compile_units as compile_in_flydsl
 from octave_gen.build.locks import Progress
 from octave_gen.build.replaced import counted
 from octave_gen.build.target import BuiltLibrary, Made, Source, Target, Tools
@@ -143,9 +143,10 @@ def _code_objects(
     if missing:
         versions = [tools.device.version] if in_hip else []
         versions += [f"flydsl {tools.flydsl.version}"] if in_flydsl and tools.flydsl else []
+        at_once = jobs or (compiling.default_jobs() if in_hip else fly.default_jobs())
         progress(
             f"{counted(len(known) + len(missing), 'unit')}: {len(known)} in the cache, {len(missing)} to compile, "
-            f"{jobs or compiling.default_jobs()} at once ({', '.join(versions)})"
+            f"{at_once} at once ({', '.join(versions)})"
         )
     compiled = compiling.compile_units(
         in_hip,
@@ -158,11 +159,11 @@ def _code_objects(
     )
     if in_flydsl and (keep_going or not compiled.failures):
         assert tools.flydsl is not None
-        compiled += compile_in_flydsl(
+        compiled += fly.compile_units(
             in_flydsl,
             flydsl=tools.flydsl,
             session=session,
-            parallel=jobs or compiling.default_jobs(),
+            parallel=jobs or fly.default_jobs(),
             keep_going=keep_going,
             progress=progress,
         )

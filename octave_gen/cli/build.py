@@ -17,6 +17,7 @@ from octave_gen.cli.options import (
     filter_option,
     json_option,
     out_option,
+    say,
     spec_option,
 )
 
@@ -56,21 +57,18 @@ def command(
 
     Needs neither ROCm nor a GPU. Prints the paths of each library and manifest; progress goes to stderr. With --filter
     a library holds what matches and what shares a code object with it (the other query dtype); it takes the place of
-    the library that is in its folder.
+    the library that is in its folder. Kernels in FlyDSL are left out where flydsl is not installed, which is said.
     """
     from octave_gen import plan
     from octave_gen.build import pipeline, preview
-
-    def progress(line: str) -> None:
-        click.echo(line, err=True)
 
     chosen = choose(spec_files, archs, pattern)
     planned = plan.with_siblings(chosen.selected, chosen.planned)
     folder = out or paths.default_out()
     if dry_run:
-        _print_steps(preview.preview(planned, out=folder, compiler=compiler, progress=progress), as_json)
+        _print_steps(preview.preview(planned, out=folder, compiler=compiler, progress=say), as_json)
         return
-    built = pipeline.build(planned, out=folder, compiler=compiler, jobs=jobs, keep_going=keep_going, progress=progress)
+    built = pipeline.build(planned, out=folder, compiler=compiler, jobs=jobs, keep_going=keep_going, progress=say)
     _print_built(built, as_json)
 
 

@@ -63,6 +63,11 @@ def dry_run_option(text: str) -> Callable[[Function], Function]:
     return click.option("--dry-run", is_flag=True, help=text)
 
 
+def say(line: str) -> None:
+    """Progress: to stderr."""
+    click.echo(line, err=True)
+
+
 def counted(number: int, thing: str) -> str:
     """``1 file``, ``2 files``."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -43,8 +43,9 @@ def sha256(data: str | bytes) -> str:
 def record(variant: Variant, *, source_text: str, templates: Mapping[str, str], flags: Sequence[str]) -> Record:
     """The record of a variant as far as it is known without a compiler.
 
-    source_text: the text of the variant's unit; templates: sha256 by name, relative to ``templates/``, of every file
-    that decides that text or its code; flags: the device compiler's flags, free of paths.
+    source_text: the text of the variant's unit (of a unit in FlyDSL without its trace); templates: sha256 by name,
+    relative to ``templates/`` (kernel modules: to the checkout), of every file that decides that text or its code;
+    flags: the device compiler's flags, free of paths.
     """
     shape, geometry, arguments = variant.shape, variant.geometry, variant.tier.arguments
     return {

@@ -128,13 +128,14 @@ class DecodeArguments(NamedTuple):
     query_group: int
     use_wmma: bool
     group_starts: Tensor | None = None
+    tier: str | None = None
 
 
 @named("decode")
 def check_decode(arguments: DecodeArguments) -> SlotLayout:
     """The layout of the cache's slots; raises OctaveError naming every argument that does not fit."""
     out, query, cache, block_table, q_to_req, q_to_klen, mid_o, k_signs, v_signs = arguments[:9]
-    sm_scale, num_kv_splits, fmt, query_group, _, group_starts = arguments[9:]
+    sm_scale, num_kv_splits, fmt, query_group, _, group_starts, _ = arguments[9:]
     starts = [] if group_starts is None else [("group_starts", group_starts, 1, _INT32)]
     problems = tensor_problems(
         ("out", out, 3, _FLOATS),
@@ -190,13 +191,14 @@ class PrefillArguments(NamedTuple):
     fmt: int
     workspace: Tensor | None = None
     num_kv_splits: int = 1
+    tier: str | None = None
 
 
 @named("prefill")
 def check_prefill(arguments: PrefillArguments) -> SlotLayout:
     """The layout of the cache's slots; raises OctaveError naming every argument that does not fit."""
     out, q, k, v, cache, block_table, cu_seqlens_q, seq_lens = arguments[:8]
-    max_query_len, sm_scale, fmt, workspace, num_kv_splits = arguments[8:]
+    max_query_len, sm_scale, fmt, workspace, num_kv_splits, _ = arguments[8:]
     problems = tensor_problems(
         ("out", out, 3, _FLOATS),
         ("q", q, 3, _FLOATS),

@@ -23,7 +23,7 @@ from octave_gen.runtime.checks import (
     check_rotate,
     named,
 )
-from octave_gen.runtime.dispatch import no_matrix_tier
+from octave_gen.runtime.dispatch import check_tier, no_matrix_tier
 
 
 @named("cache_store")
@@ -43,12 +43,14 @@ def rotate(x: Tensor, signs: Tensor, k_layout: bool, inverse: bool) -> None:
 
 @named("decode")
 def decode(*arguments: Any, **by_name: Any) -> None:
-    """What the portable tier computes: int8 queries, fp32, partials in mid_o, then one rounding into out.
+    """What the portable tier computes, whatever ``tier`` is: int8 queries, fp32, partials in mid_o, then one rounding
+    into out.
 
     Takes the fields of `DecodeArguments`.
     """
     a = DecodeArguments(*arguments, **by_name)
-    if a.use_wmma:
+    check_tier("decode", a.tier)
+    if a.use_wmma and a.tier is None:
         raise no_matrix_tier("cpu")
     layout = check_decode(a)
     queries, q_heads, _ = a.query.shape
@@ -80,6 +82,7 @@ def prefill(*arguments: Any, **by_name: Any) -> None:
     Takes the fields of `PrefillArguments`.
     """
     a = PrefillArguments(*arguments, **by_name)
+    check_tier("prefill_prefix", a.tier)
     layout = check_prefill(a)
     maps = (a.block_table, a.cu_seqlens_q, a.seq_lens)
     longest = max((end - start for start, end in pairwise(a.cu_seqlens_q.tolist())), default=0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from octave_gen import arch as archs
 from octave_gen.arch import ARCHS, PORTABLE
-from octave_gen.errors import OctaveError, wrong_request
+from octave_gen.errors import OctaveError, did_you_mean, wrong_request
 from octave_gen.kernels import KINDS
 from octave_gen.runtime.library import Library, LoadedVariant, VariantKey
 from octave_gen.runtime.missing import missing_kernel
@@ -45,26 +46,52 @@ class Registry:
 REGISTRY = Registry()
 
 
-def decode_tier(arch: str, use_wmma: bool) -> str:
-    """The tier that ``use_wmma`` asks for: portable, or the chip's matrix tier; OctaveError where it has none."""
+def decode_tier(arch: str, use_wmma: bool, tier: str | None = None) -> str:
+    """``tier``, else what ``use_wmma`` asks for: portable, or the chip's matrix tier; OctaveError where it has none."""
+    if tier is not None:
+        return _offered("decode", arch, tier)
     if not use_wmma:
         return PORTABLE
-    tier = _matrix_tier(arch)
-    if tier is None:
+    default = _matrix_tier(arch)
+    if default is None:
         raise no_matrix_tier(arch)
-    return tier
+    return default
 
 
-def prefill_tier(arch: str) -> str:
-    """The chip's matrix tier, the only one that prefill's kernels have; OctaveError where it has none."""
-    tier = _matrix_tier(arch)
-    if tier is None:
+def prefill_tier(arch: str, tier: str | None = None) -> str:
+    """``tier``, else the chip's matrix tier: prefill's kernels have no other; OctaveError where there is none."""
+    if tier is not None:
+        return _offered("prefill_prefix", arch, tier)
+    default = _matrix_tier(arch)
+    if default is None:
         raise wrong_request(
             f"prefill has kernels for matrix cores alone, and there is no matrix tier for {arch}",
             where="octave.prefill",
             hint="cache_store and decode serve the tokens of a chunk too",
         )
+    return default
+
+
+def check_tier(kind: str, tier: str | None) -> None:
+    """Raises OctaveError for a ``tier`` of no chip; None stands for the default."""
+    known = [one.name for one in KINDS[kind].tiers]
+    if tier is not None and tier not in known:
+        raise _no_tier(f"there is no tier {tier!r}", kind, tier, known)
+
+
+def _offered(kind: str, arch: str, tier: str) -> str:
+    chip = archs.get(arch)
+    known = [one.name for one in KINDS[kind].tiers_on(chip)]
+    if tier not in known:
+        raise _no_tier(f"{arch} has no tier {tier!r}", kind, tier, known)
     return tier
+
+
+def _no_tier(what: str, kind: str, tier: str, known: list[str]) -> OctaveError:
+    op = KINDS[kind].op
+    return wrong_request(
+        f"{what} of {op}{did_you_mean(tier, known)}", where=f"octave.{op}", hint=f"tiers: {', '.join(known)}"
+    )
 
 
 def _matrix_tier(arch: str) -> str | None:
@@ -72,16 +99,17 @@ def _matrix_tier(arch: str) -> str | None:
     return chip.matrix_tier if chip else None
 
 
-def check_block_size(kind: str, tier: str, block_size: int) -> None:
-    """Raises OctaveError when ``tier`` of a kind cannot read a cache of this block size."""
+def check_block_size(kind: str, tier: str, block_size: int, *, by_name: bool = False) -> None:
+    """Raises OctaveError when ``tier`` of a kind, which was asked for ``by_name``, cannot read this block size."""
     owner = KINDS[kind]
     multiple = owner.tier(tier).block_size_multiple
     if block_size % multiple:
-        portable = any(other.name == PORTABLE for other in owner.tiers)
+        portable = any(one.name == PORTABLE for one in owner.tiers)
+        other = f"tier={PORTABLE!r}" if by_name else "use_wmma=False"
         raise wrong_request(
             f"block size {block_size} is no multiple of {multiple}, as the {tier} tier needs",
             where=f"octave.{owner.op}",
-            hint=("pass use_wmma=False, or " if portable else "") + "choose another block size",
+            hint=(f"pass {other}, or " if portable else "") + "choose another block size",
         )
 
 

@@ -118,8 +118,8 @@ def decode(*arguments: Any, place: Place | None = None, **by_name: Any) -> None:
     layout = check_decode(a)
     place = place or place_of(a.query.device)
     dtype = QUERY_DTYPES[a.query.dtype]
-    tier = decode_tier(place.arch, a.use_wmma)
-    check_block_size("decode", tier, a.cache.shape[2])
+    tier = decode_tier(place.arch, a.use_wmma, a.tier)
+    check_block_size("decode", tier, a.cache.shape[2], by_name=a.tier is not None)
     decode_library, decode_variant = place.registry.find(
         VariantKey(
             arch=place.arch,
@@ -166,8 +166,8 @@ def prefill(*arguments: Any, place: Place | None = None, **by_name: Any) -> None
     if 0 in (a.q.shape[0], a.seq_lens.shape[0], a.max_query_len):
         return
     place = place or place_of(a.q.device)
-    tier = prefill_tier(place.arch)
-    check_block_size("prefill_prefix", tier, a.cache.shape[2])
+    tier = prefill_tier(place.arch, a.tier)
+    check_block_size("prefill_prefix", tier, a.cache.shape[2], by_name=a.tier is not None)
     chunk_key = VariantKey(
         arch=place.arch,
         kind="prefill_chunk",

@@ -9,7 +9,8 @@ from octave_gen import arch as archs
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES, family_of
 from octave_gen.kernels import KINDS
-from octave_gen.kernels.base import SCALARS, Shape
+from octave_gen.kernels.base import FLYDSL, SCALARS, Shape
+from octave_gen.kernels.flydsl.tiers import EXTRA
 from octave_gen.runtime.library import LoadedVariant, VariantKey
 
 _NEAREST = 3
@@ -33,12 +34,14 @@ def missing_kernel(key: VariantKey, loaded: Sequence[LoadedVariant]) -> OctaveEr
     if reason:
         return OctaveError("\n".join([*lines, f"  and none can be built: {reason}"]), where=key.kind)
     name = shipped_name(key)
+    extra = f"with flydsl ({EXTRA}), " if _in_flydsl(key) else ""
     if name:
-        hint = f"`octave-gen build --arch {key.arch}` builds {name}; then octave_gen.load({key.arch!r})"
+        hint = f"{extra}`octave-gen build --arch {key.arch}` builds {name}; then octave_gen.load({key.arch!r})"
     else:
         hint = (
             "no shipped spec holds it: write one with these values (octave_gen/specs/*.toml show how), run "
-            f"`octave-gen build --arch {key.arch} --spec FILE --out DIR`, then octave_gen.load({key.arch!r}, out=DIR)"
+            f"{extra}`octave-gen build --arch {key.arch} --spec FILE --out DIR`, then "
+            f"octave_gen.load({key.arch!r}, out=DIR)"
         )
     return OctaveError("\n".join(lines), where=key.kind, hint=hint)
 
@@ -123,9 +126,10 @@ def _refusal(key: VariantKey) -> str | None:
     """Why no spec can ask for the kernel: its tier or its format does not hold the shape; or None."""
     from octave_gen.kernels.base import MAX_GROUP
 
-    tier = next((tier for tier in KINDS[key.kind].tiers if tier.name == key.tier), None)
+    chip = archs.get(key.arch)
+    tier = next((tier for tier in KINDS[key.kind].tiers_on(chip) if tier.name == key.tier), None)
     if tier is None:
-        return f"{key.kind} has no {key.tier} tier"
+        return f"{key.kind} has no {key.tier} tier on {chip.name}"
     for name in ("gqa_group", "query_group"):
         if not 1 <= (getattr(key, name) or 1) <= MAX_GROUP:
             return f"a {name} is 1 to {MAX_GROUP}"
@@ -141,4 +145,8 @@ def _refusal(key: VariantKey) -> str | None:
         gqa_group=key.gqa_group,
         query_group=key.query_group,
     )
-    return refused or tier.refuse(shape, archs.get(key.arch))
+    return refused or tier.refuse(shape, chip)
+
+
+def _in_flydsl(key: VariantKey) -> bool:
+    return any(tier.name == key.tier and tier.language == FLYDSL for tier in KINDS[key.kind].tiers)

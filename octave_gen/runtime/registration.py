@@ -19,12 +19,13 @@ SCHEMAS: dict[str, str] = {
     "decode": (
         "(Tensor(a!) out, Tensor query, Tensor cache, Tensor block_table, Tensor q_to_req, Tensor q_to_klen, "
         "Tensor(b!) mid_o, Tensor k_signs, Tensor v_signs, float sm_scale, int num_kv_splits, int fmt, "
-        "int query_group, bool use_wmma, Tensor? group_starts=None) -> ()"
+        "int query_group, bool use_wmma, Tensor? group_starts=None, "
+        "str? tier=None) -> ()"
     ),
     "prefill": (
         "(Tensor(a!) out, Tensor q, Tensor k, Tensor v, Tensor cache, Tensor block_table, Tensor cu_seqlens_q, "
         "Tensor seq_lens, int max_query_len, float sm_scale, int fmt, Tensor(b!)? workspace=None, "
-        "int num_kv_splits=1) -> ()"
+        "int num_kv_splits=1, str? tier=None) -> ()"
     ),
     "rotate": "(Tensor(a!) x, Tensor signs, bool k_layout, bool inverse) -> ()",
 }

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octave_gen.arch import PORTABLE
 from octave_gen.errors import wrong_request
 from octave_gen.formats import CACHE_DTYPES
 from octave_gen.runtime import gpu, launch
@@ -86,7 +85,7 @@ class Gpu:
         with self._moved([given[name] for name in outputs], *(given[name] for name in names[2:])) as there:
             given.update(zip(names, there, strict=True))
             given |= {"fmt": _fmt(variant), "query_group": variant.key.query_group}
-            gpu.decode(**given, use_wmma=variant.key.tier != PORTABLE, place=self.place)
+            gpu.decode(**given, use_wmma=False, tier=variant.key.tier, place=self.place)
 
     def reduce(self, variant: LoadedVariant, mid_o: Tensor, out: Tensor, v_signs: Tensor, num_kv_splits: int) -> None:
         """The kernel alone: no operator launches it without decode."""
@@ -103,7 +102,7 @@ class Gpu:
         names = list(dict.fromkeys(names))
         with self._moved([given[name] for name in names[:2]], *(given[name] for name in names[2:])) as there:
             given.update(zip(names, there, strict=True))
-            gpu.prefill(**given, fmt=_fmt(variant), place=self.place)
+            gpu.prefill(**given, fmt=_fmt(variant), tier=variant.key.tier, place=self.place)
 
     def prefill_chunk(self, variant: LoadedVariant, arguments: Chunked) -> None:
         """The kernel alone: no operator launches it without the prefix's."""

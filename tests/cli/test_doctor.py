@@ -36,7 +36,7 @@ def test_what_a_build_needs_is_found_here(run: Run) -> None:
 def test_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     found = {item["name"]: item for item in json.loads(run("doctor", "--json").stdout)}
-    names = {*NEEDED, "clang-22", "rocm", "lld", "disassembler", "HIP runtime", "GPU", "g++"}
+    names = {*NEEDED, "flydsl", "clang-22", "rocm", "lld", "disassembler", "HIP runtime", "GPU", "g++"}
     assert names == set(found)
     assert all(found[name]["needed"] and found[name]["usable"] for name in NEEDED)
     assert all(item["purpose"] and item["remedy"] for item in found.values())

@@ -122,7 +122,7 @@ def test_json_is_an_array_of_the_records_of_the_manifest(run: Run, tmp_path: Pat
     records = json.loads(result.stdout)
     planned = plan.variants(spec.shipped())
     units = plan.units(variant for variant in planned if variant.kind.name != "decode")
-    expected = json.loads(drift.expected(units)["manifest.json"])["variants"]
+    expected = json.loads(drift.expected(units, lambda unit: "")["manifest.json"])["variants"]
     chosen = {variant.name for variant in plan.select(planned, "r*_h256*_f16_*gfx942")}
     assert records == [{**record, "built": "no"} for record in expected if record["name"] in chosen]
     assert result.stdout == manifest.dump(records)

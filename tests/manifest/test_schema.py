@@ -16,6 +16,8 @@ from octave_gen.manifest import Record, schema
 
 KNOWN_WORDS = {"$ref", "allOf", "type", "const", "pattern", "minimum", "required", "properties", "items", "minItems"}
 WORDS_WITHOUT_EFFECT = {"description"}
+ADDED = {"language", "flydsl"}
+"""Keys that a manifest of schema version 1.0 lacks."""
 
 
 def rules(rule: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -68,7 +70,8 @@ def test_every_key_is_described_and_required(records: list[Record], built: dict[
             properties |= part["properties"]
             required |= set(part["required"])
         if isinstance(value, dict):
-            assert set(value) == set(properties) == required
+            assert set(value) - ADDED == set(properties) - ADDED == required
+            assert set(value) <= set(properties)
             for key, item in value.items():
                 described(item, properties[key])
         if isinstance(value, list):
@@ -77,6 +80,21 @@ def test_every_key_is_described_and_required(records: list[Record], built: dict[
 
     for made in (manifest.generated_manifest(records), built):
         described(made, {"$ref": f"#/$defs/{made['stage']}"})
+
+
+def test_what_flydsl_compiled_names_it(built: dict[str, Any]) -> None:
+    built["compiler"]["flydsl"] = {"version": "0.5.0", "identity": "ab"}
+    validator().validate(built)
+    assert schema.problems(built, built["stage"]) == []
+    del built["compiler"]["flydsl"]["identity"]
+    assert schema.problems(built, built["stage"]) == ["compiler.flydsl.identity is missing"]
+    assert not validator().is_valid(built)
+
+
+def test_a_manifest_of_version_1_0_is_still_one(records: list[Record]) -> None:
+    assert all(record["language"] == "hip" for record in records)
+    made = manifest.generated_manifest([{k: v for k, v in record.items() if k not in ADDED} for record in records])
+    assert schema.problems(made | {"schema_version": "1.0"}, made["stage"]) == []
 
 
 def broken(value: Any) -> Iterator[Any]:

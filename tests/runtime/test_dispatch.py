@@ -7,7 +7,8 @@ import pytest
 
 from octave_gen import arch as archs
 from octave_gen.errors import OctaveError
-from octave_gen.runtime.dispatch import Registry, check_block_size, decode_tier
+from octave_gen.runtime import missing
+from octave_gen.runtime.dispatch import Registry, check_block_size, check_tier, decode_tier, prefill_tier
 from octave_gen.runtime.library import Library, VariantKey
 
 Make = Callable[..., Library]
@@ -67,6 +68,82 @@ def test_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     for arch in ("gfx942", "gfx900"):
         with pytest.raises(OctaveError, match=f"no matrix tier for {arch}[\\s\\S]*use_wmma=False"):
             decode_tier(arch, use_wmma=True)
+
+
+@pytest.fixture
+def with_flydsl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gfx942 offers the flydsl tier."""
+    chip = replace(archs.get("gfx942"), tiers=("portable", "mfma", "flydsl"))
+    monkeypatch.setitem(archs.ARCHS, "gfx942", chip)
+
+
+def test_a_tier_by_name(with_flydsl: None) -> None:
+    for use_wmma in (False, True):
+        assert [decode_tier("gfx942", use_wmma, name) for name in ("portable", "mfma", "flydsl")] == [
+            "portable",
+            "mfma",
+            "flydsl",
+        ]
+    assert (decode_tier("gfx942", True), prefill_tier("gfx942")) == ("mfma", "mfma")
+    assert prefill_tier("gfx942", "flydsl") == "flydsl"
+
+
+@pytest.mark.parametrize(
+    ("arch", "tier", "said"),
+    [
+        ("gfx942", "flydsI", r"octave.decode: gfx942 has no tier 'flydsI' of decode \(did you mean flydsl\?\)"),
+        ("gfx942", "wmma", "octave.decode: gfx942 has no tier 'wmma' of decode"),
+        ("gfx1100", "flydsl", "octave.decode: gfx1100 has no tier 'flydsl' of decode"),
+        ("gfx1030", "portable", "gfx1030 is not supported: RDNA2"),
+    ],
+)
+def test_a_tier_that_the_chip_lacks(with_flydsl: None, arch: str, tier: str, said: str) -> None:
+    with pytest.raises(OctaveError, match=said) as raised:
+        decode_tier(arch, False, tier)
+    offered = {"gfx942": "portable, mfma, flydsl", "gfx1100": "portable, wmma"}
+    if arch in offered:
+        assert raised.value.hint == f"tiers: {offered[arch]}"
+
+
+def test_prefill_has_no_portable_tier(with_flydsl: None) -> None:
+    with pytest.raises(OctaveError, match=r"octave\.prefill: gfx942 has no tier 'portable' of prefill") as raised:
+        prefill_tier("gfx942", "portable")
+    assert raised.value.hint == "tiers: mfma, flydsl"
+
+
+def test_a_tier_of_no_chip() -> None:
+    for name in (None, "portable", "mfma", "wmma", "flydsl"):
+        check_tier("decode", name)
+    with pytest.raises(OctaveError, match=r"octave\.decode: there is no tier 'scalar' of decode") as raised:
+        check_tier("decode", "scalar")
+    assert raised.value.hint == "tiers: portable, mfma, wmma, flydsl"
+
+
+def test_a_missing_kernel_in_flydsl(make_library: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chip does not offer it: no build can help."""
+    monkeypatch.setitem(archs.ARCHS, "gfx942", replace(archs.get("gfx942"), tiers=("portable", "mfma")))
+    with pytest.raises(OctaveError, match="none can be built: decode has no flydsl tier on gfx942"):
+        Registry([make_library()]).find(replace(DECODE, tier="flydsl"))
+
+
+def test_the_remedy_for_a_missing_kernel_in_flydsl(
+    with_flydsl: None, make_library: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = "with flydsl (pip install 'octave-gen[flydsl]'), "
+    key = replace(DECODE, tier="flydsl")
+    monkeypatch.setattr(missing, "shipped_name", lambda key: "decode_it")
+    library = make_library()
+    library = replace(library, variants=tuple(v for v in library.variants if v.key.tier == "portable"))
+    with pytest.raises(OctaveError, match="other tier: portable") as raised:
+        Registry([library]).find(key)
+    assert str(raised.value.hint).startswith(f"{extra}`octave-gen build --arch gfx942` builds decode_it; then ")
+    monkeypatch.setattr(missing, "shipped_name", lambda key: None)
+    with pytest.raises(OctaveError) as raised:
+        Registry([library]).find(key)
+    assert f"{extra}`octave-gen build --arch gfx942 --spec FILE --out DIR`" in str(raised.value.hint)
+    with pytest.raises(OctaveError) as raised:
+        Registry([library]).find(replace(DECODE, gqa_group=5))
+    assert extra not in str(raised.value.hint)
 
 
 @pytest.mark.parametrize(
@@ -150,3 +227,9 @@ def test_a_block_size_that_the_tier_cannot_read() -> None:
     check_block_size("decode", "mfma", 1568)
     with pytest.raises(OctaveError, match="block size 24 is no multiple of 16, as the mfma tier needs"):
         check_block_size("decode", "mfma", 24)
+    with pytest.raises(OctaveError, match="as the flydsl tier needs") as raised:
+        check_block_size("decode", "flydsl", 24, by_name=True)
+    assert raised.value.hint == "pass tier='portable', or choose another block size"
+    with pytest.raises(OctaveError) as raised:
+        check_block_size("prefill_prefix", "flydsl", 24, by_name=True)
+    assert raised.value.hint == "choose another block size"

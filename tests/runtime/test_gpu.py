@@ -96,6 +96,33 @@ def test_matrix_tier(library: Library, host_ops: Any, decode_arguments: Argument
     assert merge[1] == "reduce_h128_f16_portable_gfx942"
 
 
+@pytest.mark.parametrize("use_wmma", [False, True])
+@pytest.mark.parametrize("tier", ["portable", "mfma"])
+def test_a_tier_by_name(
+    library: Library, host_ops: Any, decode_arguments: Arguments, tier: str, use_wmma: bool
+) -> None:
+    gpu.decode(**decode_arguments | {"tier": tier, "use_wmma": use_wmma}, place=place(library))
+    assert host_ops.calls[0][1] == f"decode_octave_k3v3_h128r64_g4_q4_f16_{tier}_gfx942"
+
+
+def test_prefill_of_a_tier_by_name(library: Library, host_ops: Any, prefill_arguments: Arguments) -> None:
+    gpu.prefill(**prefill_arguments, tier="mfma", place=place(library))
+    assert [call[1] for call in host_ops.calls] == [
+        "prefill_prefix_octave_k3v3_h128r64_f16_mfma_gfx942",
+        "prefill_chunk_h128_f16_mfma_gfx942",
+    ]
+
+
+def test_an_unknown_tier_launches_nothing(
+    library: Library, host_ops: Any, decode_arguments: Arguments, prefill_arguments: Arguments
+) -> None:
+    with pytest.raises(OctaveError, match=r"gfx942 has no tier 'fast' of decode[\s\S]*tiers: portable, mfma"):
+        gpu.decode(**decode_arguments, tier="fast", place=place(library))
+    with pytest.raises(OctaveError, match=r"gfx942 has no tier 'fast' of prefill[\s\S]*tiers: mfma"):
+        gpu.prefill(**prefill_arguments, tier="fast", place=place(library))
+    assert host_ops.calls == []
+
+
 def test_matrix_tier_is_not_replaced(library: Library, host_ops: Any, decode_arguments: Arguments) -> None:
     decode_arguments["use_wmma"] = True
     others = replace(library, variants=tuple(v for v in library.variants if v.key.tier == "portable"))

@@ -26,10 +26,10 @@ SCHEMAS = {
     "Tensor k_signs, Tensor v_signs, int fmt) -> ()",
     "decode": "octave::decode(Tensor(a!) out, Tensor query, Tensor cache, Tensor block_table, Tensor q_to_req, "
     "Tensor q_to_klen, Tensor(b!) mid_o, Tensor k_signs, Tensor v_signs, float sm_scale, int num_kv_splits, int fmt, "
-    "int query_group, bool use_wmma, Tensor? group_starts=None) -> ()",
+    "int query_group, bool use_wmma, Tensor? group_starts=None, str? tier=None) -> ()",
     "prefill": "octave::prefill(Tensor(a!) out, Tensor q, Tensor k, Tensor v, Tensor cache, Tensor block_table, "
     "Tensor cu_seqlens_q, Tensor seq_lens, int max_query_len, float sm_scale, int fmt, Tensor(b!)? workspace=None, "
-    "int num_kv_splits=1) -> ()",
+    "int num_kv_splits=1, str? tier=None) -> ()",
     "rotate": "octave::rotate(Tensor(a!) x, Tensor signs, bool k_layout, bool inverse) -> ()",
 }
 LAYOUT = SlotLayout.of(128, 64, 3)
@@ -239,6 +239,26 @@ def test_nothing_to_do(store_arguments: Arguments, rotate_arguments: Arguments, 
         decode_arguments[name] = decode_arguments[name][:0]
     torch.ops.octave.decode(**decode_arguments)
     assert decode_arguments["mid_o"].isnan().all()
+
+
+@pytest.mark.parametrize("tier", ["portable", "mfma", "wmma", "flydsl"])
+def test_a_tier_changes_nothing_on_cpu(decode_arguments: Arguments, prefill_arguments: Arguments, tier: str) -> None:
+    for op, arguments in ((torch.ops.octave.decode, decode_arguments), (torch.ops.octave.prefill, prefill_arguments)):
+        outs = []
+        for chosen in ({}, {"tier": tier}):
+            if op is torch.ops.octave.prefill and tier == "portable" and chosen:
+                continue
+            out = torch.full_like(arguments["out"], torch.nan)
+            op(**{**arguments, **chosen, "out": out})
+            outs.append(out)
+        assert all(torch.equal(outs[0].nan_to_num(), out.nan_to_num()) for out in outs)
+
+
+def test_a_tier_that_no_chip_has(decode_arguments: Arguments, prefill_arguments: Arguments) -> None:
+    with pytest.raises(OctaveError, match=r"no tier 'fast' of decode[\s\S]*tiers: portable, mfma, wmma, flydsl"):
+        torch.ops.octave.decode(**decode_arguments, tier="fast")
+    with pytest.raises(OctaveError, match=r"no tier 'portable' of prefill[\s\S]*tiers: mfma, wmma, flydsl"):
+        torch.ops.octave.prefill(**prefill_arguments, tier="portable")
 
 
 def test_no_matrix_tier_on_cpu(decode_arguments: Arguments) -> None:

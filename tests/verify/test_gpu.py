@@ -59,9 +59,9 @@ def calls(monkeypatch: pytest.MonkeyPatch, library: Built) -> list[str]:
         made.append(f"rotate {place.stream}")
         right.rotate(find("rotate", x.dtype).variant, x, signs, k_layout, inverse)
 
-    def decode(*, fmt: int, query_group: int, use_wmma: bool, place: Place, **arguments: Any) -> None:
-        made.append(f"decode {fmt} {query_group} {use_wmma} {place.stream}")
-        subject = find("decode", arguments["query"].dtype, "mfma" if use_wmma else "portable")
+    def decode(*, fmt: int, query_group: int, use_wmma: bool, tier: str, place: Place, **arguments: Any) -> None:
+        made.append(f"decode {fmt} {query_group} {use_wmma} {tier} {place.stream}")
+        subject = find("decode", arguments["query"].dtype, tier)
         right.decode(subject.variant, subject.merge, Attention(**arguments))
 
     for fake in (cache_store, rotate, decode):
@@ -73,8 +73,8 @@ def test_every_op_goes_through_the_runtime(library: Built, device: Gpu, calls: l
     for kind, tier, said in (
         ("store", "portable", "cache_store 3 7"),
         ("rotate", "portable", "rotate 7"),
-        ("decode", "portable", "decode 3 4 False 7"),
-        ("decode", "mfma", "decode 3 4 True 7"),
+        ("decode", "portable", "decode 3 4 False portable 7"),
+        ("decode", "mfma", "decode 3 4 False mfma 7"),
     ):
         calls.clear()
         subject = next(s for s in library.subjects if (s.kind, s.variant.key.tier) == (kind, tier))
@@ -114,13 +114,13 @@ def test_prefill_goes_through_the_runtime(
     prefill_stand_in.register(monkeypatch)
     one, made = subject("prefill_prefix"), []
 
-    def prefill(*, fmt: int, place: Place, workspace: Any, **arguments: Any) -> None:
-        made.append((fmt, place.stream))
+    def prefill(*, fmt: int, place: Place, workspace: Any, tier: str, **arguments: Any) -> None:
+        made.append((fmt, tier, place.stream))
         Right().prefill(one.variant, one.merge, Prefill(partials=workspace, **arguments))
 
     monkeypatch.setattr(runtime_gpu, "prefill", prefill)
     assert not checks.run(one, PrefixCase((20, 0), (3, 4), splits=2, values=values), 5, device).problems
-    assert made == [(3, STREAM)]
+    assert made == [(3, one.variant.key.tier, STREAM)]
 
 
 def test_a_chunk_alone_is_submitted_on_the_stream(

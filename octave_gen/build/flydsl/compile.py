@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from octave_gen.build import compile as compiling
 from octave_gen.build import files, process
 from octave_gen.build.cache import Session
 from octave_gen.build.compile import SCRATCH_HINT, Compiled, Failure, Job
@@ -17,8 +18,10 @@ from octave_gen.build.locks import Progress
 from octave_gen.errors import OctaveError
 from octave_gen.kernels.base import FLYDSL, Language
 
-CHILD_BYTES: Final = 640 << 20
-"""Memory that the child takes before it forks, and half as much again."""
+CHILD_BYTES: Final = 304 << 20
+"""Memory of the child that has imported flydsl; its forks share it."""
+FORK_BYTES: Final = 280 << 20
+"""Memory that a fork may take of its own: half more than the 183 MiB measured with the largest unit."""
 
 _JOBS = "jobs.json"
 
@@ -37,6 +40,11 @@ class FlyJob(Job):
         return FLYDSL
 
 
+def default_jobs() -> int:
+    """As many compiles at once as cores and memory allow."""
+    return compiling.default_jobs(FORK_BYTES, CHILD_BYTES)
+
+
 def compile_units(
     jobs: Sequence[FlyJob],
     *,
@@ -53,9 +61,11 @@ def compile_units(
     """
     report = _Report(len(jobs), progress)
     done: dict[str, bytes] = {}
-    failures = []
+    failures: list[Failure] = []
     sound: dict[str, list[FlyJob]] = {}
     for job in jobs:
+        if failures and not keep_going:
+            break
         problem = _refusal(job)
         if problem is None:
             sound.setdefault(job.arch, []).append(job)

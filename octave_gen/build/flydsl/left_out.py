@@ -16,7 +16,7 @@ _SHOWN = 3
 def problems(planned: Iterable[Variant]) -> dict[str, str]:
     """Why flydsl cannot compile, by chip, for the chips of the variants that it is needed for."""
     archs = dict.fromkeys(variant.arch.name for variant in planned if variant.tier.language == FLYDSL)
-    found = {arch: tool.problem(arch) for arch in archs}
+    found = {arch: tool.problem(arch) or tool.unchecked() for arch in archs}
     return {arch: problem for arch, problem in found.items() if problem is not None}
 
 

@@ -15,17 +15,14 @@ from octave_gen import paths, settings
 from octave_gen.build import toolchain
 from octave_gen.build.toolchain import DeviceCompiler
 from octave_gen.errors import OctaveError
-from octave_gen.isa import disassembly
-
-VERSION: Final = "0.5.0"
-"""The one that the kernels are written for: they use names that it does not promise to keep."""
+from octave_gen.kernels.flydsl.tiers import EXTRA, VERSION
 
 ARCHS: Final = ("gfx942", "gfx950", "gfx1100")
 """The chips that this version is known to compile for. Another name would end it, or be taken for gfx942."""
 
 CODE_OBJECT_VERSION: Final = 6
 
-REMEDY: Final = "install it with `pip install 'octave-gen[flydsl]'`"
+REMEDY: Final = f"install it with `{EXTRA}`"
 
 _ROCM = "rocm"
 _OF_FLYDSL = ("FLYDSL_", "LLVM_", "MLIR_")
@@ -63,9 +60,14 @@ def problem(arch: str | None = None) -> str | None:
         return f"flydsl {found} is installed, and the kernels are written for {VERSION}"
     if arch is not None and arch not in ARCHS:
         return f"flydsl {VERSION} is not known to compile for {arch} (only for {', '.join(ARCHS)})"
-    if not disassembly.available():
-        return "a disassembler for the check of what flydsl makes is not installed"
     return None
+
+
+def unchecked() -> str | None:
+    """Why what flydsl compiles cannot be looked at, so that no build takes it, or None."""
+    from octave_gen.isa import disassembly  # takes numpy along, which commands that build nothing do without
+
+    return None if disassembly.available() else "the disassembler that its kernels are checked with is not installed"
 
 
 def remedy(arch: str | None = None) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
+
+BEGIN: Final = "traced "
+"""How a paragraph begins."""
 
 
 class Traced(Protocol):
@@ -24,5 +27,5 @@ def text(traced: Mapping[str, Traced]) -> str:
         kernel = traced[symbol]
         counts = [f"{kernel.operations[name]:6} {name}" for name in sorted(kernel.operations)]
         digest = hashlib.sha256(kernel.text.encode()).hexdigest()
-        paragraphs.append("\n".join([f"traced {symbol}", f"sha256 {digest}", *counts]) + "\n")
+        paragraphs.append("\n".join([f"{BEGIN}{symbol}", f"sha256 {digest}", *counts]) + "\n")
     return "\n".join(paragraphs)

@@ -9,9 +9,17 @@ from octave_gen.kernels.base import FLYDSL, Argument, Tier
 from octave_gen.kernels.decode_matrix import matrix_tier
 
 NAME = "flydsl"
+VERSION = "0.5.0"
+"""Of flydsl that the kernels are written for: they use names that it does not promise to keep."""
+EXTRA = "pip install 'octave-gen[flydsl]'"
+"""How to get it."""
 
-DECODE_MNEMONICS = (("v_mfma_i32_16x16x32_i8",), ("v_mfma_f32_16x16x16_f16",))
-CHUNK_MNEMONICS = (("v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x16_bf16"),)
+_INT8 = ("v_mfma_i32_16x16x32_i8", "v_mfma_i32_16x16x64_i8")
+_FP16 = ("v_mfma_f32_16x16x16_f16", "v_mfma_f32_16x16x32_f16")
+_BF16 = ("v_mfma_f32_16x16x16_bf16", "v_mfma_f32_16x16x32_bf16")
+CACHE_MNEMONICS = (_INT8, _FP16)
+CHUNK_MNEMONICS = ((*_FP16, *_BF16),)
+"""What the kernels multiply with: of each pair the second on gfx950, if it is used there."""
 
 _PREFILL = replace(prefill_mfma.TIERS, name=NAME)
 
@@ -19,12 +27,12 @@ _PREFILL = replace(prefill_mfma.TIERS, name=NAME)
 def decode_tier(arguments: tuple[Argument, ...]) -> Tier:
     """The tier of decode; ``arguments`` are those of every tier of decode."""
     tier = matrix_tier(NAME, arguments, decode_mfma.ACCURACY, decode_mfma.MAX_ROWS)
-    return _in_flydsl(tier, "decode", DECODE_MNEMONICS)
+    return _in_flydsl(tier, "decode", CACHE_MNEMONICS)
 
 
 def prefix_tier(arguments: tuple[Argument, ...]) -> Tier:
     """The tier of prefill_prefix."""
-    return _in_flydsl(_PREFILL.prefix_tier(arguments), "prefill_prefix", DECODE_MNEMONICS)
+    return _in_flydsl(_PREFILL.prefix_tier(arguments), "prefill_prefix", CACHE_MNEMONICS)
 
 
 def chunk_tier(arguments: tuple[Argument, ...]) -> Tier:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -79,3 +79,32 @@ class Shop:
                 keep_going=keep_going,
                 progress=self.lines.append,
             )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Units that were compiled together, by the name of their kernel module and the chip where it is not gfx942."""
+
+    units: Mapping[str, Unit]
+    compiled: Compiled
+    shop: Shop
+
+    def code(self, name: str) -> bytes:
+        return self.compiled.code_objects[self.units[name].name]
+
+    def failure(self, name: str) -> tuple[int, str]:
+        (found,) = (f for f in self.compiled.failures if f.job.name == self.units[name].name)
+        return found.status, found.log
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """What flydsl makes of units when nobody looks at its exit status and output. ``raised``: by unit."""
+
+    folder: Path
+    stderr: str
+    status: int
+    raised: dict[str, str] = field(default_factory=dict)
+
+    def code(self, unit: Unit) -> bytes:
+        return (self.folder / f"{unit.name}.hsaco").read_bytes()

@@ -17,7 +17,6 @@ def put(x: fx.Pointer, y: fx.Pointer, at: fx.Int32, count: fx.Int32, scale: fx.F
     y[at] = x[at].to(fx.Float32) * scale
 
 
-
 def make(request: Request) -> Any:
     @flyc.kernel(name=request.symbol, known_block_size=[request.threads, 1, 1])
     def kernel(x: fx.Pointer, y: fx.Pointer, count: fx.Int32, stride: fx.Int64, scale: fx.Float32):
