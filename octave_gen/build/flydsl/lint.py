@@ -14,7 +14,7 @@ from pathlib import Path
 
 from octave_gen.errors import OctaveError
 
-_DECORATORS = ("kernel", "jit")
+_DECORATORS = ("kernel", "jit", "device")
 _AT_COMPILE_TIME = ("const_expr", "range_constexpr")
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import flydsl.expr as fx
 
 from octave_gen.formats.octave import codebook
-from octave_gen.kernels.flydsl import unstable
+from octave_gen.kernels.flydsl import lanes, unstable
 from octave_gen.kernels.flydsl.unstable import Value
 
 
@@ -59,12 +59,12 @@ def lookup3(book: Book, codes: Value) -> Value:
 
 def lookup4(book: Book, codes: Value) -> Value:
     """The bytes of four 4-bit codes, one per byte; bits above a code are ignored. Both halves of the table, then one
-    of them by bit 3 of each code."""
+    of them by bit 3 of each code. The places of the bytes are opaque: in a register one instruction joins them."""
     dwords = book.four
     index = codes & 0x07070707
     lower = permute_bytes(dwords[1], dwords[0], index)
     upper = permute_bytes(dwords[3], dwords[2], index)
-    return permute_bytes(upper, lower, ((codes >> 1) & 0x04040404) | 0x03020100)
+    return permute_bytes(upper, lower, ((codes >> 1) & 0x04040404) | lanes.opaque(fx.Uint32(0x03020100)))
 
 
 def nibble_codes(nibbles: Value, quad: int) -> Value:

@@ -222,7 +222,7 @@ def _advance(walk: SimpleNamespace, step: int, cache: SimpleNamespace) -> None:
 
 def _block_or(blocks: Value, page: Value, there: Value, somewhere: Value) -> Value:
     """An entry of the block table by a scalar load; of ``somewhere`` where it is not there, without a branch."""
-    return there.select(blocks + page, somewhere).load()
+    return memory.load_constant(there.select(blocks + page, somewhere))
 
 
 def _vector_block(blocks: Value, page: Value, there: Value | None = None) -> Value:
@@ -271,7 +271,9 @@ def _walk_run(
             base = _base_of(cache, walk.block, walk.next_row)
         _advance(walk, tile.waves * TOKENS, cache)
         if walk.next_token < walk.end:
-            walk.block = walk.blocks[walk.page] if tile.kept else _vector_block(walk.blocks, walk.page)
+            walk.block = (
+                memory.load_constant(walk.blocks + walk.page) if tile.kept else _vector_block(walk.blocks, walk.page)
+            )
         buffer = memory.buffer_of(base)
         query = _query(tile, shared, fixed, base)
         scores = decode_score.score_tile(tile, words.key, fixed.place, query, fixed.pair_weight)
@@ -282,8 +284,8 @@ def _walk_run(
             scale = words.value.scale
             if tile.columns > 1:
                 scale = [lanes.after_half(s, score) for s, score in zip(scale, scores[c], strict=True)]
-            seen = [token + fixed.first_token + r < visible[c] for r in range(4)]
-            operand, states[c] = decode_output.weigh_tile(scores[c], scale, partial, seen, states[c])
+            first = token + fixed.first_token
+            operand, states[c] = decode_output.weigh_tile(scores[c], scale, partial, first, visible[c], states[c])
             weighted.append(operand)
         decode_output.accumulate_tile(tile, words.value, fixed.place, weighted, states)
         words.value = decode_tile.load_value(tile, buffer, cache.row, fixed.place)

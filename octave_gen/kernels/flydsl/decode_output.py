@@ -33,17 +33,17 @@ def is_huge(score: Value) -> Value:
 
 
 def weights(scores: list[Value], value_scale: list[Value], column: SimpleNamespace) -> tuple[list[Value], list[Value]]:
-    """Probabilities of four tokens in fp32, and these times V's scales in fp16."""
+    """Probabilities of four tokens in fp32, and two words of these times V's scales in fp16."""
     negative = -column.reference
     p = [exp2(fx.fma(score, column.query_scale, negative)) for score in scores]
-    return p, [_weight(x, scale.to(fx.Float32)) for x, scale in zip(p, value_scale, strict=True)]
+    return p, _packed([fx.fma(x, s.to(fx.Float32), fx.Float32(0.0)) for x, s in zip(p, value_scale, strict=True)])
 
 
 def bounded_weights(
     scores: list[Value], value_scale: list[Value], column: SimpleNamespace
 ) -> tuple[list[Value], list[Value]]:
     """The same where the reference was just raised; no weight is above the largest fp16."""
-    p, weighted = [], []
+    p, products = [], []
     for score, half in zip(scores, value_scale, strict=True):
         # rounded like the reference, which is one of them
         rounded = score * column.query_scale - column.reference
@@ -54,18 +54,19 @@ def bounded_weights(
         # the reference is rounded: below the huge scores by up to 32
         above = product > LARGEST_HALF
         p.append(above.select(fx.Float32(LARGEST_HALF) / scale, x))
-        weighted.append(above.select(fx.Float32(LARGEST_HALF), product).to(fx.Float16))
-    return p, weighted
+        products.append(above.select(fx.Float32(LARGEST_HALF), product))
+    return p, _packed(products)
 
 
-def _weight(p: Value, scale: Value) -> Value:
-    return fx.fma(p, scale, fx.Float32(0.0)).to(fx.Float16)
+def _packed(products: list[Value]) -> list[Value]:
+    """Four fp32 in fp16: the operand of two words that takes them."""
+    halves = [product.to(fx.Float16) for product in products]
+    return [pack_halves(halves[0], halves[1]), pack_halves(halves[2], halves[3])]
 
 
 def any_large(weighted: list[Value]) -> Value:
     """Whether a weight of any lane has reached 2.0."""
-    low, high = pack_halves(weighted[0], weighted[1]), pack_halves(weighted[2], weighted[3])
-    return lanes.ballot(((low | high) & _LARGE) != 0) != 0
+    return lanes.ballot(((weighted[0] | weighted[1]) & _LARGE) != 0) != 0
 
 
 def raised_reference(
@@ -83,28 +84,43 @@ def raised_reference(
     return fx.maxnumf(column.reference, is_huge(largest).select(largest, largest + _RAISED_BY))
 
 
+def seen_tokens(first: Value, visible: Value) -> list[Value]:
+    """Which of the lane's four tokens, ``first`` and what follows, a row sees of its ``visible`` ones. Opaque, or the
+    compiler would compare for all tiles at once what few of them need."""
+    first = lanes.opaque(first)
+    return [first + r < visible for r in range(4)]
+
+
 def masked(values: list[Value], seen: list[Value]) -> list[Value]:
     """The values where they are seen, 0 elsewhere."""
-    return [visible.select(value, type(value)(0.0)) for value, visible in zip(values, seen, strict=True)]
+    return [there.select(value, type(value)(0.0)) for value, there in zip(values, seen, strict=True)]
+
+
+def masked_words(words: list[Value], seen: list[Value]) -> list[Value]:
+    """The same for fp16 in pairs."""
+    low = [there.select(fx.Int32(0xFFFF), fx.Int32(0)) for there in seen[::2]]
+    high = [there.select(fx.Int32(-0x10000), fx.Int32(0)) for there in seen[1::2]]
+    return [word & (a | b) for word, a, b in zip(words, low, high, strict=True)]
 
 
 @unstable.device
 def weigh_tile(
-    scores: list[Value], scale: list[Value], partial: Value, seen: list[Value], state: SimpleNamespace
+    scores: list[Value], scale: list[Value], partial: Value, first: Value, visible: Value, state: SimpleNamespace
 ) -> tuple[list[Value], SimpleNamespace]:
     """Weights of a column's four tokens as an operand of two words, and the column's state behind them.
 
-    partial: not all rows see all tokens of the tile; ``seen`` says which. state: column (see :func:`new_column`),
-    out and bias, its sums.
+    partial: not all rows see all tokens of the tile; of the lane's, ``first`` and what follows, the row sees its
+    ``visible`` ones. state: column (see :func:`new_column`), out and bias, its sums.
     """
     column = state.column
     if partial:
+        seen = seen_tokens(first, visible)
         scores = masked(scores, seen)
         scale = masked(scale, seen)
     p, weighted = weights(scores, scale, column)
     if any_large(weighted):
-        visible = [(partial == False) | s for s in seen]  # noqa: E712
-        raised = raised_reference(scores, scale, visible, column)
+        counted = [(partial == False) | there for there in seen_tokens(first, visible)]  # noqa: E712
+        raised = raised_reference(scores, scale, counted, column)
         rescale = (raised == column.reference).select(fx.Float32(1.0), exp2(column.reference - raised))
         column.reference = raised
         column.sum = column.sum * rescale
@@ -112,11 +128,12 @@ def weigh_tile(
         state.out = [sums * rescale for sums in state.out]
         p, weighted = bounded_weights(scores, scale, column)
     if partial:
+        seen = seen_tokens(first, visible)
         p = masked(p, seen)
-        weighted = masked(weighted, seen)
+        weighted = masked_words(weighted, seen)
     column.sum = column.sum + ((p[0] + p[1]) + (p[2] + p[3]))
     state.column = column
-    return [pack_halves(weighted[0], weighted[1]), pack_halves(weighted[2], weighted[3])], state
+    return weighted, state
 
 
 def accumulate_tile(

@@ -26,9 +26,9 @@ def load(address: Value, kind: Value, count: int = 1, *, alignment: int | None =
     return fx.generic_load(aligned, dtype=kind, count=count)
 
 
-def load_constant(address: Value, kind: Value) -> Value:
-    """A value that nothing writes to while the kernel runs: in a scalar register where all lanes have one address."""
-    return unstable.load_constant(kind, pointer(address, kind, kind.width // 8))
+def load_constant(address: Value) -> Value:
+    """A value that the kernel does not write, from a typed pointer: a scalar load where all lanes read the same."""
+    return unstable.load_invariant(address)
 
 
 def store(address: Value, value: Value, *, alignment: int | None = None) -> None:

@@ -10,7 +10,7 @@ from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.kernels.flydsl.arithmetic import INFINITY, exp2, log2
 from octave_gen.kernels.flydsl.lanes import lane_xor, uniform
 from octave_gen.kernels.flydsl.matrix import multiply_int8
-from octave_gen.kernels.flydsl.memory import load, load_constant, memory, store
+from octave_gen.kernels.flydsl.memory import load, load_constant, memory, pointer, store
 from octave_gen.kernels.flydsl.prefill_pipeline import Source
 from octave_gen.kernels.flydsl.prefill_query import Query
 from octave_gen.kernels.flydsl.prefill_state import HEADROOM, State, Weights, any_large, no_weights
@@ -62,7 +62,7 @@ class PrefixSource(Source):
         self.key_base = self.value_base = fx.Int64(0)
 
     def _block(self) -> Value:
-        return load_constant(memory(self.table, fx.Int64(self.page) * 4), fx.Int32)
+        return load_constant(pointer(self.table, fx.Int32, 4) + fx.Int64(self.page))
 
     def look_ahead(self) -> None:
         place = [self.token, self.page, self.row]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.memory import load_constant, memory
+from octave_gen.kernels.flydsl.memory import load_constant, memory, pointer
 from octave_gen.kernels.flydsl.prefill_tile import quotient, smaller
 from octave_gen.kernels.flydsl.unstable import Value
 
@@ -22,9 +22,13 @@ class Tokens:
 
     @classmethod
     def of(cls, cu_seqlens_q: Value, seq_lens: Value, request: Value) -> Tokens:
-        first = load_constant(memory(cu_seqlens_q, request * 4), fx.Int32)
-        count = load_constant(memory(cu_seqlens_q, request * 4 + 4), fx.Int32) - first
-        return cls(first, count, load_constant(memory(seq_lens, request * 4), fx.Int32) - count)
+        first = _word(cu_seqlens_q, request * 4)
+        count = _word(cu_seqlens_q, request * 4 + 4) - first
+        return cls(first, count, _word(seq_lens, request * 4) - count)
+
+
+def _word(address: Value, offset: Value) -> Value:
+    return load_constant(pointer(memory(address, offset), fx.Int32, 4))
 
 
 @dataclass(frozen=True)

@@ -54,14 +54,15 @@ def matrix_multiply(result: Any, atom: Value, a: Value, b: Value, c: Value) -> V
     return result(fly.mma_atom_call_ssa([result.ir_type], atom, [fx.as_ir_value(a)], [fx.as_ir_value(b)], c))
 
 
+def load_invariant(pointer: Value) -> Value:
+    """A load of what nothing writes while the kernel runs."""
+    kind = pointer.element_type
+    return kind(llvm.LoadOp(kind.ir_type, pointer.llvm_ptr, alignment=pointer.alignment, invariant=True).result)
+
+
 def local_barrier() -> None:
     """All waves of the workgroup arrive, and see each other's LDS writes; loads from memory are not waited for."""
     fx.gpu.barrier(address_spaces=ir.ArrayAttr.get([ir.Attribute.parse("#gpu.address_space<workgroup>")]))
-
-
-def load_constant(result: Any, address: Value) -> Value:
-    """The value at an aligned address that nothing writes to while the kernel runs; ``result``: its type."""
-    return result(llvm.LoadOp(result.ir_type, address.llvm_ptr, alignment=result.width // 8, invariant=True).result)
 
 
 def values_of(parts: Any) -> list[Value]:
