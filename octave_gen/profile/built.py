@@ -10,6 +10,8 @@ from octave_gen import manifest, plan
 from octave_gen.build.bundle import code_objects
 from octave_gen.build.records import records
 from octave_gen.errors import OctaveError
+from octave_gen.kernels.base import FLYDSL
+from octave_gen.kernels.flydsl.tiers import EXTRA
 from octave_gen.plan import Variant
 from octave_gen.runtime.library import variants_of
 from octave_gen.verify.subject import Subject
@@ -54,10 +56,12 @@ def _of_arch(
     ]
     if built is None or missing:
         names = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+        in_flydsl = any(v.name in missing and v.tier.language == FLYDSL for v in selected)
         raise OctaveError(
             f"{len(missing)} of {len(selected)} kernels are not built, or from other sources: {names}",
             where=str(out / arch),
-            hint=f"octave-gen build --arch {arch} (with the same --spec and --out) builds them",
+            hint=f"octave-gen build --arch {arch} (with the same --spec and --out) builds them"
+            + (f", those in FlyDSL where it is installed ({EXTRA})" if in_flydsl else ""),
         )
     codes = code_objects(out / arch / built["library"]["file"])
     loaded = {variant.name: variant for variant in variants_of(built)}

@@ -12,6 +12,7 @@ from click.testing import Result
 
 from octave_gen import paths, spec
 from octave_gen.build import drift
+from octave_gen.build.flydsl import tool, trace, traces
 from octave_gen.spec import Spec, shipped
 
 Run = Callable[..., Result]
@@ -23,6 +24,13 @@ def small() -> list[Spec]:
     """The shipped specs, cut down to seven units."""
     less = {"archs": ("gfx942",), "cache_dtypes": ("octave_k3v3",), "gqa_groups": (6,), "query_groups": (4,)}
     return [replace(found, **less) for found in shipped()]  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compiled here; what flydsl traces is another test's (in_flydsl)."""
+    monkeypatch.setattr(tool, "installed", lambda: tool.VERSION)
+    monkeypatch.setattr(traces, "traces", lambda units, progress: {u.name: f"{trace.BEGIN}{u.name}\n" for u in units})
 
 
 @pytest.fixture
@@ -45,6 +53,15 @@ def test_a_clean_checkout(run: Run, checkout: Path) -> None:
     assert (result.exit_code, result.stdout) == (0, "")
     assert "up to date" in result.stderr
     assert json.loads(run("check", "--json").stdout) == []
+
+
+def test_without_flydsl_it_says_what_it_skipped(run: Run, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "not looked at: what flydsl traces for 3 units, because flydsl is not installed"
+    monkeypatch.setattr(drift, "skipped", lambda: said)
+    result = run("check")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"{said}\nall else in generated/ and README.md is up to date\n"
+    assert said in run("generate").stderr
 
 
 def test_all_three_words_the_diff_and_the_remedy(run: Run, checkout: Path) -> None:

@@ -14,6 +14,7 @@ from click.testing import Result
 
 from octave_gen import paths
 from octave_gen.build import doctor, toolchain
+from octave_gen.build.flydsl import tool as flydsl
 from octave_gen.errors import OctaveError
 
 Run = Callable[..., Result]
@@ -64,6 +65,28 @@ def test_something_optional_is_absent(run: Run, monkeypatch: pytest.MonkeyPatch,
     result = run("doctor")
     assert result.exit_code == 0
     assert "absent   rocm " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (None, "to get it: install it with `pip install 'octave-gen[flydsl]'`"),
+        ("0.4.9", "flydsl 0.4.9 is installed, and the kernels are written for 0.5.0: install it with"),
+    ],
+)
+def test_flydsl_is_optional(run: Run, monkeypatch: pytest.MonkeyPatch, version: str | None, said: str) -> None:
+    monkeypatch.setattr(flydsl, "installed", lambda: version)
+    result = run("doctor")
+    assert result.exit_code == 0
+    assert "absent   flydsl " in result.stdout
+    assert said in result.stdout
+
+
+def test_flydsl_of_the_pinned_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flydsl, "installed", lambda: flydsl.VERSION)
+    assert by_name(doctor.examine())["flydsl"].usable
+    monkeypatch.setattr(flydsl, "unchecked", lambda: "no disassembler")
+    assert by_name(doctor.examine())["flydsl"].problem == "no disassembler"
 
 
 def test_an_old_torch_will_not_do(monkeypatch: pytest.MonkeyPatch) -> None:

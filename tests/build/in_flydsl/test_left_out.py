@@ -9,10 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tiny_units
 from fly_units import fly_unit
+from tiny_units import Workshop, pretended_link, tiny_unit
 
 from octave_gen import paths, plan, spec
-from octave_gen.build import pipeline, preview
+from octave_gen.build import link, pipeline, preview
 from octave_gen.build.flydsl import left_out, tool
 from octave_gen.errors import WORK_FAILED, OctaveError
 from octave_gen.isa import disassembly
@@ -108,3 +110,21 @@ def test_the_extra_pins_the_version() -> None:
     assert f'"flydsl=={tool.VERSION}"' in line
     assert "rocm-llvm-python==" in line
     assert "[flydsl,verify,test,lint]" in (paths.PACKAGE.parent / "Makefile").read_text()
+
+
+def test_a_larger_library_is_not_replaced_by_what_is_left(
+    rotate: list[Variant], workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the default folder, where a library with kernels in FlyDSL is, and flydsl is no longer installed."""
+    monkeypatch.setattr(link, "link", pretended_link(lambda arch: None))
+    out = workshop.folder / "out"
+    monkeypatch.setattr(paths, "default_out", lambda: out)
+    (made,) = workshop.build([tiny_units.source(tiny_unit(head)) for head in (64, 128)])
+    assert len(rotate) < made.variants
+    before = made.library.read_bytes(), made.manifest.read_bytes()
+    gone(monkeypatch)
+    lines: list[str] = []
+    with pytest.raises(OctaveError, match=f"this build has {len(rotate)} variants, and would replace a library of 4"):
+        pipeline.build([*rotate, *IN_FLYDSL], out=out, progress=lines.append)
+    assert "left out 4 of " in lines[0]
+    assert (made.library.read_bytes(), made.manifest.read_bytes()) == before
