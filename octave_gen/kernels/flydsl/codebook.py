@@ -9,8 +9,11 @@ from dataclasses import dataclass
 import flydsl.expr as fx
 
 from octave_gen.formats.octave import codebook
-from octave_gen.kernels.flydsl import lanes, unstable
+from octave_gen.kernels.flydsl import unstable
 from octave_gen.kernels.flydsl.unstable import Value
+
+PLACES = 0x03020100
+"""The bytes of a word in their own order, as a selector."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,17 @@ def lookup3(book: Book, codes: Value) -> Value:
     return permute_bytes(high, low, codes)
 
 
-def lookup4(book: Book, codes: Value) -> Value:
+def lookup4(book: Book, codes: Value, places: Value | int = PLACES) -> Value:
     """The bytes of four 4-bit codes, one per byte; bits above a code are ignored. Both halves of the table, then one
-    of them by bit 3 of each code. The places of the bytes are opaque: in a register one instruction joins them."""
+    of them by bit 3 of each code.
+
+    places: PLACES, or the same in a vector register of its own, which saves an instruction.
+    """
     dwords = book.four
     index = codes & 0x07070707
     lower = permute_bytes(dwords[1], dwords[0], index)
     upper = permute_bytes(dwords[3], dwords[2], index)
-    return permute_bytes(upper, lower, ((codes >> 1) & 0x04040404) | lanes.opaque(fx.Uint32(0x03020100)))
+    return permute_bytes(upper, lower, ((codes >> 1) & 0x04040404) | places)
 
 
 def nibble_codes(nibbles: Value, quad: int) -> Value:

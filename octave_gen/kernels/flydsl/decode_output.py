@@ -160,7 +160,7 @@ def value_bytes(tile: Tile, value: SimpleNamespace, place: SimpleNamespace, toke
     """Biased bytes of four dims of a token."""
     if tile.layout.v_bits == 4:
         word = fx.Uint32(value.low[token][quad // 2])
-        return codebook.lookup4(BIASED, codebook.nibble_codes(word, quad % 2))
+        return codebook.lookup4(BIASED, codebook.nibble_codes(word, quad % 2), place.bytes)
     if tile.value_dims < 16:
         low = fx.Uint32(value.low[token][0]) >> place.value_shift
     else:

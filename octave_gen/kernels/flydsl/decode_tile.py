@@ -9,6 +9,7 @@ import flydsl.expr as fx
 
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.kernels.flydsl import lanes, memory
+from octave_gen.kernels.flydsl.codebook import PLACES
 from octave_gen.kernels.flydsl.request import Request
 from octave_gen.kernels.flydsl.unstable import Value
 
@@ -165,26 +166,44 @@ class Shared:
         return max(self.level + 128 * self.tile.columns * self.tile.waves, merge)
 
 
-def places(tile: Tile, row_stride: Value) -> SimpleNamespace:
-    """A lane's place in a tile, in bytes from its first token: 16 dims of each block of one token of K, and value_dims
-    dims of four tokens of V. Shifts say where its dims start in a dword that other lanes share."""
+def offsets(tile: Tile, row_stride: Value) -> SimpleNamespace:
+    """Where the lane's words of a tile lie, in bytes from its first token: 16 dims of each block of one token of K, and
+    value_dims dims of four tokens of V."""
     lane, group = lanes.lane_index() % 16, lanes.lane_index() // 16
     stride, dim = fx.Uint32(row_stride), lane * tile.value_dims
     first = 4 * group * stride
-    return SimpleNamespace(
-        rotary=lane * stride + 8 * group,
+    found = SimpleNamespace(
         key=lane * stride + 4 * group,
         key_high=lane * stride + group // 2 * 4,
-        key_shift=group % 2 * 4,
         scale=first,
         value=first + (dim // 8 if tile.layout.v_bits == 4 else dim // 16) * 4,
-        value_high=first + dim // 32 * 4,
+    )
+    if tile.rotary_blocks:
+        found.rotary = lane * stride + 8 * group
+    if tile.layout.v_bits == 3:
+        found.value_high = first + dim // 32 * 4
+    return found
+
+
+def afresh(offsets: SimpleNamespace, base: Value) -> SimpleNamespace:
+    """The same offsets for the tile at ``base``, as if they depended on it: the compiler then adds constants to them in
+    the loads, and does not keep each sum in a register from tile to tile."""
+    return SimpleNamespace(**{name: lanes.after_scalar(value, base) for name, value in vars(offsets).items()})
+
+
+def places(tile: Tile) -> SimpleNamespace:
+    """Shifts to where the lane's dims start in a dword that other lanes share, and the places of bytes for lookups."""
+    group, dim = lanes.lane_index() // 16, lanes.lane_index() % 16 * tile.value_dims
+    return SimpleNamespace(
+        key_shift=group % 2 * 4,
         value_shift=dim % 16 // 4 * 2,
         value_high_shift=dim % 32 // 4,
+        # Where only K's rotary dims are looked up so, the register is worth more.
+        bytes=lanes.opaque(fx.Uint32(PLACES)) if tile.layout.v_bits == 4 else PLACES,
     )
 
 
-def load_key(tile: Tile, buffer: Value, row_stride: Value, place: SimpleNamespace) -> SimpleNamespace:
+def load_key(tile: Tile, buffer: Value, row_stride: Value, offset: SimpleNamespace) -> SimpleNamespace:
     """K of a tile: words of its blocks, and the scales of the four tokens whose scores the lane gets."""
     layout = tile.layout
     scale, rotary, rest, high = (
@@ -194,29 +213,29 @@ def load_key(tile: Tile, buffer: Value, row_stride: Value, place: SimpleNamespac
         layout.k_rest.high_plane,
     )
     return SimpleNamespace(
-        scale=[memory.load_words(buffer, place.scale + scale, t * row_stride, tile.scale_words) for t in range(4)],
-        rotary=[memory.load_words(buffer, place.rotary + (rotary + 32 * b), 0, 2) for b in range(tile.rotary_blocks)],
+        scale=[memory.load_words(buffer, offset.scale + scale, t * row_stride, tile.scale_words) for t in range(4)],
+        rotary=[memory.load_words(buffer, offset.rotary + (rotary + 32 * b), 0, 2) for b in range(tile.rotary_blocks)],
         rest=[
             [
-                memory.load_word(buffer, place.key + (rest + 16 * b)),
-                memory.load_word(buffer, place.key_high + (high + 8 * b)),
+                memory.load_word(buffer, offset.key + (rest + 16 * b)),
+                memory.load_word(buffer, offset.key_high + (high + 8 * b)),
             ]
             for b in range(tile.rest_blocks)
         ],
     )
 
 
-def load_value(tile: Tile, buffer: Value, row_stride: Value, place: SimpleNamespace) -> SimpleNamespace:
+def load_value(tile: Tile, buffer: Value, row_stride: Value, offset: SimpleNamespace) -> SimpleNamespace:
     """V of four tokens: nibbles, or the two planes; and its scales."""
     layout, dims = tile.layout, tile.value_dims
     words = dims // 8 if layout.v_bits == 4 else max(1, dims // 16)
     loaded = SimpleNamespace(low=[], high=[], scale=[])
     for t in range(4):
         row = t * row_stride
-        loaded.low.append(memory.load_words(buffer, place.value + layout.v.offset, row, words))
+        loaded.low.append(memory.load_words(buffer, offset.value + layout.v.offset, row, words))
         if layout.v_bits == 3:
-            loaded.high.append(memory.load_word(buffer, place.value_high + layout.v.high_plane, row))
-        loaded.scale.append(memory.load_half(buffer, place.scale + layout.v_scale.offset, row))
+            loaded.high.append(memory.load_word(buffer, offset.value_high + layout.v.high_plane, row))
+        loaded.scale.append(memory.load_half(buffer, offset.scale + layout.v_scale.offset, row))
     return loaded
 
 

@@ -121,6 +121,11 @@ def after(value: Value, *others: Value) -> Value:
     return value
 
 
+def after_scalar(value: Value, address: Value) -> Value:
+    """A value in vector registers, as if it depended on a pointer that all lanes share."""
+    return unstable.inline_asm(type(value), "", "=v,0,s", value, fx.ptrtoint(address))
+
+
 def after_half(value: Value, other: Value) -> Value:
     """The same for one other of a Float16, which is no operand of assembly."""
     return fx.Int16(after(fx.Int32(value.bitcast(fx.Int16)), other)).bitcast(fx.Float16)
