@@ -10,7 +10,9 @@ import flydsl.expr as fx
 
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.kernels.flydsl.codebook import (
+    PLACES,
     SIGNED,
+    Book,
     half_book,
     lookup3,
     lookup4,
@@ -18,6 +20,7 @@ from octave_gen.kernels.flydsl.codebook import (
     pair_bytes,
     plane_codes,
 )
+from octave_gen.kernels.flydsl.lanes import opaque
 from octave_gen.kernels.flydsl.memory import buffer_of, load_half, load_word, memory, store
 from octave_gen.kernels.flydsl.prefill_tile import Carried, Place, Tile, key_slot, smaller
 from octave_gen.kernels.flydsl.unstable import Value, device, intrinsic
@@ -42,6 +45,7 @@ class PackedUnit(Carried):
         self.value_shift = fx.Uint32((quad & 1) * 4 if nibbles else (quad & 3) * 2)
         self.value_high = rows + layout.v.high_plane + (quad >> 3) * 4
         self.value_high_turn = fx.Uint32(((quad & 7) - 2) & 31)  # to bit 2 of each byte
+        self.places = opaque(fx.Uint32(PLACES))
         self.key_words = [fx.Uint32(0), fx.Uint32(0)]
         self.scale_half = fx.Float16(0.0)
         self.value_words = [fx.Uint32(0)] * 4
@@ -97,16 +101,21 @@ class PackedUnit(Carried):
         return quads
 
     def _rotary_quads(self) -> list[Value]:
-        return [lookup4(SIGNED, nibble_codes(self.key_words[quad // 2], quad % 2)) for quad in fx.range_constexpr(4)]
+        return [
+            self._lookup4(SIGNED, nibble_codes(self.key_words[quad // 2], quad % 2)) for quad in fx.range_constexpr(4)
+        ]
 
     def _rest_quads(self) -> list[Value]:
         low, high = self.key_words
         return [lookup3(SIGNED, plane_codes(low, high >> self.key_shift, quad)) for quad in fx.range_constexpr(4)]
 
+    def _lookup4(self, book: Book, codes: Value) -> Value:
+        return lookup4(book, codes, self.places)
+
     def unpack_values(self, half: int) -> list[list[Value]]:
         """Dims 2 * half and 2 * half + 1 of the quad, of two pairs of tokens each."""
         codes = [self._value_codes(t) for t in fx.range_constexpr(4)]
-        lookup = lookup4 if self.layout.v_bits == 4 else lookup3
+        lookup = self._lookup4 if self.layout.v_bits == 4 else lookup3
         dims: list[list[Any]] = [[], []]
         for pair in fx.range_constexpr(2):
             mixed = pair_bytes(codes[2 * pair], codes[2 * pair + 1], half)
