@@ -17,6 +17,7 @@ from flydsl._mlir import ir
 from flydsl._mlir.dialects import fly, gpu, llvm
 from flydsl.compiler.ast_rewriter import ASTRewriter
 from flydsl.compiler.jit_function import _create_mlir_context
+from flydsl.compiler.protocol import construct_from_ir_values, extract_to_ir_values
 
 Value = Any
 """A value of a kernel that is traced, such as fx.Int32."""
@@ -62,6 +63,16 @@ def load_invariant(pointer: Value) -> Value:
 def local_barrier() -> None:
     """All waves of the workgroup arrive, and see each other's LDS writes; loads from memory are not waited for."""
     fx.gpu.barrier(address_spaces=ir.ArrayAttr.get([ir.Attribute.parse("#gpu.address_space<workgroup>")]))
+
+
+def values_of(parts: Any) -> list[Value]:
+    """The values in nested lists and objects, flat."""
+    return list(extract_to_ir_values(parts))
+
+
+def rebuilt(parts: Any, values: Sequence[Value]) -> Any:
+    """``parts`` with ``values`` in the places of those that :func:`values_of` finds."""
+    return construct_from_ir_values(type(parts), parts, list(values))
 
 
 # --- for the compile ---
