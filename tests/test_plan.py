@@ -300,7 +300,7 @@ def test_too_many_rows_are_refused_for_every_arch_in_one_report(decode_portable_
     )
 
 
-@pytest.mark.parametrize(("query_group", "tiers"), [(4, {"portable", "mfma"}), (5, {"mfma"})])
+@pytest.mark.parametrize(("query_group", "tiers"), [(4, {"portable", "mfma", "flydsl"}), (5, {"mfma", "flydsl"})])
 def test_a_shape_is_planned_in_the_tiers_that_hold_it(query_group: int, tiers: set[str]) -> None:
     """64 rows are the most that the portable tier holds."""
     planned = plan.variants([make(gqa_groups=(16,), query_groups=(query_group,))])
@@ -313,7 +313,8 @@ def test_a_head_of_192_is_refused_by_every_kind_with_the_reasons_of_its_tiers() 
     assert list(reasons) == list(KINDS)
     portable = "the portable tier holds head_size 64, 128, 256 and 512, not 192"
     assert {reasons[kind] for kind in ("store", "rotate", "reduce")} == {portable}
-    assert reasons["decode"] == f"{portable}; the mfma tier holds head_size 128 and 256, not 192"
+    of_matrix = [f"the {tier} tier holds head_size 128 and 256, not 192" for tier in ("mfma", "flydsl")]
+    assert reasons["decode"] == "; ".join([portable, *of_matrix])
 
 
 def test_a_chip_without_a_tier_of_the_kind_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

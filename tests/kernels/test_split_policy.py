@@ -183,7 +183,7 @@ def test_a_tier_that_the_chip_lacks_is_an_error() -> None:
     for tier in ("wmma", "wide"):
         with pytest.raises(OctaveError, match=f"gfx942 has no {tier} tier of decode") as caught:
             kv_splits("gfx942", **DECODE, max_context=8192, tier=tier)
-        assert caught.value.hint == "it has portable, mfma"
+        assert caught.value.hint == "it has portable, mfma, flydsl"
     with pytest.raises(OctaveError, match="gfx1100 has no portable tier of prefill_prefix"):
         prefix_splits("gfx1100", **DECODE, max_query_len=64, max_context=8192, tier="portable")
 
