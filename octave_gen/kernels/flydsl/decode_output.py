@@ -12,8 +12,9 @@ from octave_gen.kernels.flydsl.codebook import BIASED
 from octave_gen.kernels.flydsl.decode_tile import Tile
 from octave_gen.kernels.flydsl.unstable import Value
 
-_HUGE_SCORE = 2.0**30
-"""Scores from here on are multiples of 64 or more: only the largest ones of a row count, all alike."""
+_HUGE_SCORE = 2.0**24
+"""Scores from here on are multiples of 2 or more: a reference that is rounded otherwise than a score may lie so far
+above it that its weight is lost."""
 _LARGE = 0x40004000
 """Bit 14 of an fp16 is set from 2.0 on, for Inf and for NaN."""
 _RAISED_BY = 8.0
@@ -51,7 +52,7 @@ def bounded_weights(
         x = exp2(is_huge(column.reference).select(rounded, fused))
         scale = half.to(fx.Float32)
         product = x * scale
-        # the reference is rounded: below the huge scores by up to 32
+        # the reference is rounded
         above = product > LARGEST_HALF
         p.append(above.select(fx.Float32(LARGEST_HALF) / scale, x))
         products.append(above.select(fx.Float32(LARGEST_HALF), product))

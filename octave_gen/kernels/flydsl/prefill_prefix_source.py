@@ -13,7 +13,7 @@ from octave_gen.kernels.flydsl.matrix import multiply_int8
 from octave_gen.kernels.flydsl.memory import load, load_constant, memory, pointer, store
 from octave_gen.kernels.flydsl.prefill_pipeline import Source
 from octave_gen.kernels.flydsl.prefill_query import Query
-from octave_gen.kernels.flydsl.prefill_state import HEADROOM, State, Weights, any_large, no_weights
+from octave_gen.kernels.flydsl.prefill_state import State, Weights, any_large, no_weights, reference_above
 from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, key_slot, quotient, shared
 from octave_gen.kernels.flydsl.prefill_unpack import PackedUnit
 from octave_gen.kernels.flydsl.unstable import Value, device, intrinsic
@@ -188,7 +188,7 @@ class PrefixSource(Source):
                     largest = seen[s][r].select(fx.maxnumf(largest, power[s][r] + logarithm[s][r]), largest)
             for mask in (16, 32):
                 largest = fx.maxnumf(largest, lane_xor(largest, mask))
-            state.raise_to(i, largest + HEADROOM)
+            state.raise_to(i, reference_above(largest))
             added = [zero, zero]
             for s in subtiles:
                 product = []

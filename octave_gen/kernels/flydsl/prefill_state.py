@@ -23,6 +23,12 @@ Weights = list[list[list[list[Any]]]]
 bf16 has too few bits for one: what it leaves over is a second part."""
 
 
+def reference_above(largest: Value) -> Value:
+    """The reference for this largest weight: itself where HEADROOM is rounded to 16: weights would be denormals."""
+    raised = largest + HEADROOM
+    return (raised - largest > HEADROOM).select(largest, raised)
+
+
 class State(Carried):
     """p = 2^(score - reference). The reference follows the largest weight lazily.
 
