@@ -29,9 +29,10 @@ def fly_unit(
     arch: str = "gfx942",
     budget: Budget = BUDGET,
     mnemonics: Mnemonics = (),
+    threads: int = THREADS,
 ) -> Unit:
     """A unit of two variants of the kernel module ``kernels/<module>.py``."""
-    geometry = Geometry(THREADS, (Extent("count", THREADS),))
+    geometry = Geometry(threads, (Extent("count", threads),))
     tier = Tier(
         "flydsl",
         str(KERNELS / f"{module}.py"),
