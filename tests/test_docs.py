@@ -31,8 +31,11 @@ def test_every_room_is_in_the_table_once() -> None:
     modules = {path.stem for path in Path(package).glob("[!_]*.py")}
     assert "kernels/" in folders
     assert "plan" in modules
-    rooms = [name for name in first_cells(ARCHITECTURE) if not name.endswith(".h")]
-    assert sorted(rooms) == sorted(folders | modules)
+    listed = [name for name in first_cells(ARCHITECTURE) if not name.endswith(".h")]
+    inside = [name for name in listed if name.count("/") > 1]
+    assert sorted(set(listed) - set(inside)) == sorted(folders | modules)
+    assert len(listed) == len(set(listed))
+    assert all((Path(package) / name / "__init__.py").is_file() for name in inside)
 
 
 def test_every_fmt_is_listed() -> None:
