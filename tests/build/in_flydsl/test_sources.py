@@ -82,7 +82,8 @@ def test_the_flydsl_tiers_promise_what_mfma_does() -> None:
         assert tier.block_size_multiple == other.block_size_multiple
         shape = unit_of(kind.name, tier).first.shape
         chip = archs.get("gfx942")
-        assert tier.geometry(shape, chip) == other.geometry(shape, chip)
+        # The wide kernel is a second one of the mfma tier, no part of what a launch asks for.
+        assert tier.geometry(shape, chip) == replace(other.geometry(shape, chip), wide=None)
         assert tier.constants(shape, chip) == other.constants(shape, chip)
         assert (
             tier.refuse(replace(shape, head_size=512), chip) == "the flydsl tier holds head_size 128 and 256, not 512"
