@@ -179,10 +179,10 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
         score_tile(words, lane, fragments, pair_weight, scores);
         load_key(next, row_stride, lane, words);
         const bool partial = token + Tile::kTokens > min(run.shortest, end);
-        half4 weighted[Tile::kColumns];
+        uint2 weighted[Tile::kColumns];
 #pragma unroll
         for (int c = 0; c < Tile::kColumns; ++c) {
-          _Float16 scale[4];
+          uint32_t scale[4];
 #pragma unroll
           for (int r = 0; r < 4; ++r)
             scale[r] = Tile::kColumns > 1 ? after(words.value_scale[r], scores[c][r]) : words.value_scale[r];
@@ -191,7 +191,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
             for (int r = 0; r < 4; ++r) {
               const bool seen = token + 4 * (lane_index() / 16) + r < visible[c];
               scores[c][r] = seen ? scores[c][r] : 0.0f;
-              scale[r] = seen ? scale[r] : static_cast<_Float16>(0.0f);
+              scale[r] = seen ? scale[r] : 0;
             }
           }
           float4 p;
@@ -201,7 +201,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
               const bool seen = !partial || token + 4 * (lane_index() / 16) + r < visible[c];
-              const float size = __builtin_fmaxf(static_cast<float>(scale[r]), 0x1p-30f);
+              const float size = __builtin_fmaxf(half_of(scale[r]), 0x1p-30f);
               float x = scores[c][r] * columns[c].query_scale;
               if (!is_huge(x)) x += __builtin_amdgcn_logf(size);
               largest = seen ? __builtin_fmaxf(largest, x) : largest;
@@ -222,7 +222,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
             for (int r = 0; r < 4; ++r) {
               const bool seen = token + 4 * (lane_index() / 16) + r < visible[c];
               p[r] = seen ? p[r] : 0.0f;
-              weighted[c][r] = seen ? weighted[c][r] : static_cast<_Float16>(0.0f);
+              weighted[c][r / 2] &= seen ? 0xFFFFFFFFu : 0xFFFF0000u >> (16 * (r % 2));
             }
           }
           columns[c].sum += (p[0] + p[1]) + (p[2] + p[3]);

@@ -73,7 +73,7 @@ struct TileWords {
   uint32_t value[4][Format::kVBits == 4 ? max(1, kDims / 8) : max(1, kDims / 16)];
   uint32_t value_high[4][Format::kVBits == 4 ? 1 : max(1, kDims / 32)];
   _Float16 key_scale[4][(Tile::kScales + 1) / 2 * 2];
-  _Float16 value_scale[4];
+  uint32_t value_scale[4];
 
   // Keeps their registers until here: what takes them before would wait for the loads of a tile that is not there.
   OCTAVE_MEMBER void hold() const {
@@ -85,10 +85,8 @@ struct TileWords {
     for (uint32_t word : low) asm volatile("" ::"v"(word));
 #pragma unroll
     for (uint32_t word : high) asm volatile("" ::"v"(word));
-    // In pairs: apart they cost the loop of two columns registers.
-    uint32_t scales[2];
-    __builtin_memcpy(scales, value_scale, sizeof(scales));
-    asm volatile("" ::"v"(scales[0]), "v"(scales[1]));
+#pragma unroll
+    for (uint32_t word : value_scale) asm volatile("" ::"v"(word));
   }
 
  private:
@@ -196,8 +194,8 @@ OCTAVE_DEVICE void load_value(const uint8_t* base, int row_stride, const MfmaLan
     load_words(buffer, lane.value + Format::kVOffset, row, words.value[t]);
     if constexpr (Format::kVBits == 3)
       load_words(buffer, lane.value_high + Format::kVHighPlane, row, words.value_high[t]);
-    words.value_scale[t] = bit_cast<_Float16>(static_cast<uint16_t>(__builtin_amdgcn_raw_buffer_load_b16(
-        buffer, lane.scale + (Format::kKScaleOffset + 2 * Tile::kScales), row, 0)));
+    words.value_scale[t] = static_cast<uint16_t>(__builtin_amdgcn_raw_buffer_load_b16(
+        buffer, lane.scale + (Format::kKScaleOffset + 2 * Tile::kScales), row, 0));
   }
 }
 
