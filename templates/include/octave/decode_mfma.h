@@ -45,6 +45,10 @@ struct TileWalk {
   }
 };
 
+// The first of a lane's four tokens of a tile. Opaque, or the compiler would compare for all tiles at once what few of
+// them need.
+OCTAVE_DEVICE int first_token(int token) { return opaque(token + 4 * (lane_index() / 16)); }
+
 template <class Format, class Config, class Scalar>
 OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const int32_t* block_table,
                                const int32_t* q_to_req, const int32_t* q_to_klen, const int32_t* group_starts,
@@ -187,9 +191,10 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
           for (int r = 0; r < 4; ++r)
             scale[r] = Tile::kColumns > 1 ? after(words.value_scale[r], scores[c][r]) : words.value_scale[r];
           if (partial) {
+            const int first = first_token(token);
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
-              const bool seen = token + 4 * (lane_index() / 16) + r < visible[c];
+              const bool seen = first + r < visible[c];
               scores[c][r] = seen ? scores[c][r] : 0.0f;
               scale[r] = seen ? scale[r] : 0;
             }
@@ -197,10 +202,11 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
           float4 p;
           weighted[c] = probabilities<Tile, false>(scores[c], scale, columns[c], p);
           if (__builtin_amdgcn_ballot_w64(any_large(weighted[c])) != 0) {
+            const int first = first_token(token);
             float largest = -kInfinity;
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
-              const bool seen = !partial || token + 4 * (lane_index() / 16) + r < visible[c];
+              const bool seen = !partial || first + r < visible[c];
               const float size = __builtin_fmaxf(half_of(scale[r]), 0x1p-30f);
               float x = scores[c][r] * columns[c].query_scale;
               if (!is_huge(x)) x += __builtin_amdgcn_logf(size);
@@ -218,9 +224,10 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
             weighted[c] = probabilities<Tile, true>(scores[c], scale, columns[c], p);
           }
           if (partial) {
+            const int first = first_token(token);
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
-              const bool seen = token + 4 * (lane_index() / 16) + r < visible[c];
+              const bool seen = first + r < visible[c];
               p[r] = seen ? p[r] : 0.0f;
               weighted[c][r / 2] &= seen ? 0xFFFFFFFFu : 0xFFFF0000u >> (16 * (r % 2));
             }
