@@ -76,7 +76,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
                  queries * Config::kGqaGroup, query_token_stride, query_head_stride);
   const uint8_t* head_cache = cache + kv_head * cache_head_stride;
   const int row_stride = static_cast<int>(cache_row_stride);
-  const auto lane = MfmaLane<Format, Tile>::of(row_stride);
+  auto lane = MfmaLane<Format, Tile>::of(row_stride);
   schedule_barrier();
   const uint32_t attending = group.settle(queries, num_requests);
   group.put(shared.request, shared.length);
@@ -180,6 +180,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
         if (walk.token < end) block = block_of(walk);
         float4 scores[Tile::kColumns];
         fragments.next_tile(next);
+        lane.next_tile(next);
         score_tile(words, lane, fragments, pair_weight, scores);
         load_key(next, row_stride, lane, words);
         const bool partial = token + Tile::kTokens > min(run.shortest, end);

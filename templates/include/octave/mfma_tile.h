@@ -72,7 +72,8 @@ struct TileWords {
   // V of four tokens: nibbles, or the two planes.
   uint32_t value[4][Format::kVBits == 4 ? max(1, kDims / 8) : max(1, kDims / 16)];
   uint32_t value_high[4][Format::kVBits == 4 ? 1 : max(1, kDims / 32)];
-  _Float16 key_scale[4][(Tile::kScales + 1) / 2 * 2];
+  // fp16, the scales of K of a token in pairs; one of V.
+  uint32_t key_scale[4][(Tile::kScales + 1) / 2];
   uint32_t value_scale[4];
 
   // Keeps their registers until here: what takes them before would wait for the loads of a tile that is not there.
@@ -130,6 +131,14 @@ struct MfmaLane {
     self.value_high_shift = dim % 32 / 4;
     return self;
   }
+  // As if the offsets depended on the tile at `base`: the compiler then adds constants to them in the loads, and keeps no
+  // sum of theirs in a register from tile to tile.
+  OCTAVE_MEMBER void next_tile(const uint8_t* base) {
+    if constexpr (Tile::kRotaryBlocks > 0) asm("" : "+v"(rotary) : "s"(base));
+    if constexpr (Tile::kRestBlocks > 0) asm("" : "+v"(key), "+v"(key_high) : "s"(base));
+    asm("" : "+v"(value), "+v"(scale) : "s"(base));
+    if constexpr (Format::kVBits == 3) asm("" : "+v"(value_high) : "s"(base));
+  }
 };
 
 // A buffer resource of the slots from `base` on: loads take a lane offset, a scalar offset and a constant, so that no
@@ -165,9 +174,7 @@ OCTAVE_DEVICE void load_key(const uint8_t* base, int row_stride, const MfmaLane<
   const auto buffer = buffer_of(base, there);
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
-    uint32_t scales[(Tile::kScales + 1) / 2];
-    load_words(buffer, lane.scale + Format::kKScaleOffset, t * row_stride, scales);
-    __builtin_memcpy(words.key_scale[t], scales, sizeof(scales));
+    load_words(buffer, lane.scale + Format::kKScaleOffset, t * row_stride, words.key_scale[t]);
   }
 #pragma unroll
   for (int b = 0; b < Tile::kRotaryBlocks; ++b) {
