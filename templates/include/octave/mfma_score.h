@@ -85,7 +85,7 @@ OCTAVE_DEVICE void score_tile(const TileWords<Format, Tile>& words, const MfmaLa
 #pragma unroll
     for (int quad = 0; quad < 4; ++quad) {
       if (b < Tile::kRotaryBlocks) {
-        keys[quad] = lookup4<Format>(nibble_codes(words.rotary[b][quad / 2], quad % 2));
+        keys[quad] = lookup4<Format>(nibble_codes(words.rotary[b][quad / 2], quad % 2), lane.places);
       } else {
         keys[quad] = lookup3<Format>(plane_codes(words.low[b - Tile::kRotaryBlocks],
                                                  words.high[b - Tile::kRotaryBlocks] >> lane.key_shift, quad));

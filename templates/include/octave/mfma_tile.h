@@ -114,6 +114,8 @@ struct MfmaLane {
   int key_shift;
   int value_shift;
   int value_high_shift;
+  // kPlaces. Where only K's rotary dims are looked up so, the register is worth more.
+  uint32_t places;
 
   static OCTAVE_MEMBER MfmaLane of(int row_stride) {
     const int lane = lane_index() % 16;
@@ -129,6 +131,7 @@ struct MfmaLane {
     self.value_high = self.scale + dim / 32 * 4;
     self.value_shift = dim % 16 / 4 * 2;
     self.value_high_shift = dim % 32 / 4;
+    self.places = Format::kVBits == 4 ? opaque(kPlaces) : kPlaces;
     return self;
   }
   // As if the offsets depended on the tile at `base`: the compiler then adds constants to them in the loads, and keeps no
