@@ -47,7 +47,10 @@ struct TileWalk {
 
 // The first of a lane's four tokens of a tile. Opaque, or the compiler would compare for all tiles at once what few of
 // them need.
-OCTAVE_DEVICE int first_token(int token) { return opaque(token + 4 * (lane_index() / 16)); }
+OCTAVE_DEVICE int first_token(int token) {
+  asm("" : "+s"(token));
+  return token + 4 * (lane_index() / 16);
+}
 
 template <class Format, class Config, class Scalar>
 OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const int32_t* block_table,
@@ -233,7 +236,8 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
               weighted[c][r / 2] &= seen ? 0xFFFFFFFFu : 0xFFFF0000u >> (16 * (r % 2));
             }
           }
-          columns[c].sum += (p[0] + p[1]) + (p[2] + p[3]);
+          const float2 pairs = float2{p[0], p[2]} + float2{p[1], p[3]};
+          columns[c].sum += pairs[0] + pairs[1];
         }
         accumulate_tile(words, lane, weighted, out, bias);
         load_value(next, row_stride, lane, words);

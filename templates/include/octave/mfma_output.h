@@ -52,7 +52,8 @@ OCTAVE_DEVICE uint2 probabilities(const float4& scores, const uint32_t (&value_s
     weighted[r] = static_cast<_Float16>(product);
     if (r % 2 == 0) weighted[r] = opaque(weighted[r]);
   }
-  return {bit_cast<uint32_t>(half2{weighted[0], weighted[1]}), bit_cast<uint32_t>(half2{weighted[2], weighted[3]})};
+  return {opaque(bit_cast<uint32_t>(half2{weighted[0], weighted[1]})),
+          opaque(bit_cast<uint32_t>(half2{weighted[2], weighted[3]}))};
 }
 
 // Bit 14 of an fp16 is set from 2.0 on, for Inf and for NaN.
@@ -60,8 +61,8 @@ OCTAVE_DEVICE bool any_large(uint2 weighted) { return ((weighted[0] | weighted[1
 
 template <class Format, class Tile>
 OCTAVE_DEVICE void accumulate_tile(const TileWords<Format, Tile>& words, const MfmaLane<Format, Tile>& lane,
-                                   const uint2 (&weighted)[Tile::kColumns], float4 (&out)[Tile::kColumns][Tile::kValueTiles],
-                                   float4 (&bias)[Tile::kColumns]) {
+                                   const uint2 (&weighted)[Tile::kColumns],
+                                   float4 (&out)[Tile::kColumns][Tile::kValueTiles], float4 (&bias)[Tile::kColumns]) {
   // 128·2⁻²⁴: what the bias of a byte adds
   const half4 ones = bit_cast<half4>(0x0080008000800080ul);
   half4 p[Tile::kColumns];

@@ -134,8 +134,8 @@ struct MfmaLane {
     self.places = Format::kVBits == 4 ? opaque(kPlaces) : kPlaces;
     return self;
   }
-  // As if the offsets depended on the tile at `base`: the compiler then adds constants to them in the loads, and keeps no
-  // sum of theirs in a register from tile to tile.
+  // As if the offsets depended on the tile at `base`: the compiler then adds constants to them in the loads, and keeps
+  // no sum of theirs in a register from tile to tile.
   OCTAVE_MEMBER void next_tile(const uint8_t* base) {
     if constexpr (Tile::kRotaryBlocks > 0) asm("" : "+v"(rotary) : "s"(base));
     if constexpr (Tile::kRestBlocks > 0) asm("" : "+v"(key), "+v"(key_high) : "s"(base));
@@ -204,8 +204,8 @@ OCTAVE_DEVICE void load_value(const uint8_t* base, int row_stride, const MfmaLan
     load_words(buffer, lane.value + Format::kVOffset, row, words.value[t]);
     if constexpr (Format::kVBits == 3)
       load_words(buffer, lane.value_high + Format::kVHighPlane, row, words.value_high[t]);
-    words.value_scale[t] = static_cast<uint16_t>(__builtin_amdgcn_raw_buffer_load_b16(
-        buffer, lane.scale + (Format::kKScaleOffset + 2 * Tile::kScales), row, 0));
+    words.value_scale[t] = static_cast<uint16_t>(
+        __builtin_amdgcn_raw_buffer_load_b16(buffer, lane.scale + (Format::kKScaleOffset + 2 * Tile::kScales), row, 0));
   }
 }
 
