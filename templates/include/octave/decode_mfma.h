@@ -193,7 +193,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
           uint32_t scale[4];
 #pragma unroll
           for (int r = 0; r < 4; ++r)
-            scale[r] = Tile::kColumns > 1 ? after(words.value_scale[r], scores[c][r]) : words.value_scale[r];
+            scale[r] = c > 0 ? after(words.value_scale[r], scores[c][r]) : words.value_scale[r];
           if (partial) {
             const int first = first_token(token);
 #pragma unroll

@@ -86,8 +86,8 @@ struct TileWords {
     for (uint32_t word : low) asm volatile("" ::"v"(word));
 #pragma unroll
     for (uint32_t word : high) asm volatile("" ::"v"(word));
-#pragma unroll
-    for (uint32_t word : value_scale) asm volatile("" ::"v"(word));
+    // In pairs: apart they cost the loop of two columns registers.
+    asm volatile("" ::"v"(value_scale[0] | value_scale[1] << 16), "v"(value_scale[2] | value_scale[3] << 16));
   }
 
  private:
