@@ -44,7 +44,7 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("mfma: NaN in a query taken as zero", QUERY, 'finite ? 0.0f : __builtin_nanf("")', "0.0f", PAIRED),
     # tiles
-    Mutant("mfma: K scale of another block", SCORE, "[Tile::kScales == 1 ? 0 : b]", "[0]", COLUMNS),
+    Mutant("mfma: K scale of another block", SCORE, "Tile::kScales == 1 ? 0 : b;", "0;", COLUMNS),
     Mutant(
         "mfma: V's tokens in another order",
         OUTPUT,
@@ -88,7 +88,7 @@ MFMA_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "mfma: weight of an unseen token not masked",
         DECODE,
-        "weighted[c][r] = seen ? weighted[c][r] : static_cast<_Float16>(0.0f);",
+        "weighted[c][r / 2] &= seen ? 0xFFFFFFFFu : 0xFFFF0000u >> (16 * (r % 2));",
         "",
         COLUMNS,
     ),

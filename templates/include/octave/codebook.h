@@ -23,13 +23,17 @@ OCTAVE_DEVICE uint32_t lookup3(uint32_t codes) {
   return permute_bytes(Format::kLut3Hi, Format::kLut3Lo, codes);
 }
 
+// The bytes of a word in their own order, as a selector.
+inline constexpr uint32_t kPlaces = 0x03020100u;
+
 // int8 values of four 4-bit codes, one per byte: both halves of the table, then one of them by bit 3 of each code.
+// places: kPlaces, or the same in a vector register, which saves an instruction.
 template <class Format>
-OCTAVE_DEVICE uint32_t lookup4(uint32_t codes) {
+OCTAVE_DEVICE uint32_t lookup4(uint32_t codes, uint32_t places = kPlaces) {
   const uint32_t index = codes & 0x07070707u;
   const uint32_t lower = permute_bytes(Format::kLut4Dword1, Format::kLut4Dword0, index);
   const uint32_t upper = permute_bytes(Format::kLut4Dword3, Format::kLut4Dword2, index);
-  return permute_bytes(upper, lower, ((codes >> 1) & 0x04040404u) | 0x03020100u);
+  return permute_bytes(upper, lower, ((codes >> 1) & 0x04040404u) | places);
 }
 
 // The codebooks plus 128: unsigned bytes.

@@ -45,6 +45,13 @@ struct TileWalk {
   }
 };
 
+// The first of a lane's four tokens of a tile. Opaque, or the compiler would compare for all tiles at once what few of
+// them need.
+OCTAVE_DEVICE int first_token(int token) {
+  asm("" : "+s"(token));
+  return token + 4 * (lane_index() / 16);
+}
+
 template <class Format, class Config, class Scalar>
 OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const int32_t* block_table,
                                const int32_t* q_to_req, const int32_t* q_to_klen, const int32_t* group_starts,
@@ -72,7 +79,7 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
                  queries * Config::kGqaGroup, query_token_stride, query_head_stride);
   const uint8_t* head_cache = cache + kv_head * cache_head_stride;
   const int row_stride = static_cast<int>(cache_row_stride);
-  const auto lane = MfmaLane<Format, Tile>::of(row_stride);
+  auto lane = MfmaLane<Format, Tile>::of(row_stride);
   schedule_barrier();
   const uint32_t attending = group.settle(queries, num_requests);
   group.put(shared.request, shared.length);
@@ -176,32 +183,35 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
         if (walk.token < end) block = block_of(walk);
         float4 scores[Tile::kColumns];
         fragments.next_tile(next);
+        lane.next_tile(next);
         score_tile(words, lane, fragments, pair_weight, scores);
         load_key(next, row_stride, lane, words);
         const bool partial = token + Tile::kTokens > min(run.shortest, end);
-        half4 weighted[Tile::kColumns];
+        uint2 weighted[Tile::kColumns];
 #pragma unroll
         for (int c = 0; c < Tile::kColumns; ++c) {
-          _Float16 scale[4];
+          uint32_t scale[4];
 #pragma unroll
           for (int r = 0; r < 4; ++r)
-            scale[r] = Tile::kColumns > 1 ? after(words.value_scale[r], scores[c][r]) : words.value_scale[r];
+            scale[r] = c > 0 ? after(words.value_scale[r], scores[c][r]) : words.value_scale[r];
           if (partial) {
+            const int first = first_token(token);
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
-              const bool seen = token + 4 * (lane_index() / 16) + r < visible[c];
+              const bool seen = first + r < visible[c];
               scores[c][r] = seen ? scores[c][r] : 0.0f;
-              scale[r] = seen ? scale[r] : static_cast<_Float16>(0.0f);
+              scale[r] = seen ? scale[r] : 0;
             }
           }
           float4 p;
           weighted[c] = probabilities<Tile, false>(scores[c], scale, columns[c], p);
           if (__builtin_amdgcn_ballot_w64(any_large(weighted[c])) != 0) {
+            const int first = first_token(token);
             float largest = -kInfinity;
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
-              const bool seen = !partial || token + 4 * (lane_index() / 16) + r < visible[c];
-              const float size = __builtin_fmaxf(static_cast<float>(scale[r]), 0x1p-30f);
+              const bool seen = !partial || first + r < visible[c];
+              const float size = __builtin_fmaxf(half_of(scale[r]), 0x1p-30f);
               float x = scores[c][r] * columns[c].query_scale;
               if (!is_huge(x)) x += __builtin_amdgcn_logf(size);
               largest = seen ? __builtin_fmaxf(largest, x) : largest;
@@ -218,14 +228,16 @@ OCTAVE_DEVICE void decode_mfma(const Scalar* query, const uint8_t* cache, const 
             weighted[c] = probabilities<Tile, true>(scores[c], scale, columns[c], p);
           }
           if (partial) {
+            const int first = first_token(token);
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
-              const bool seen = token + 4 * (lane_index() / 16) + r < visible[c];
+              const bool seen = first + r < visible[c];
               p[r] = seen ? p[r] : 0.0f;
-              weighted[c][r] = seen ? weighted[c][r] : static_cast<_Float16>(0.0f);
+              weighted[c][r / 2] &= seen ? 0xFFFFFFFFu : 0xFFFF0000u >> (16 * (r % 2));
             }
           }
-          columns[c].sum += (p[0] + p[1]) + (p[2] + p[3]);
+          const float2 pairs = float2{p[0], p[2]} + float2{p[1], p[3]};
+          columns[c].sum += pairs[0] + pairs[1];
         }
         accumulate_tile(words, lane, weighted, out, bias);
         load_value(next, row_stride, lane, words);

@@ -86,6 +86,13 @@ OCTAVE_DEVICE float scalar(float value) {
   return bit_cast<float>(bits);
 }
 
+// The same value in a vector register, of which the compiler does not know where it comes from.
+template <class T>
+OCTAVE_DEVICE T opaque(T value) {
+  asm("" : "+v"(value));
+  return value;
+}
+
 // A load from an address that need not be aligned to the type.
 template <class T>
 OCTAVE_DEVICE T load(const void* address) {

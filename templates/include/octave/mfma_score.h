@@ -9,10 +9,15 @@ namespace octave {
 // Of the integers that the largest value of a query row becomes.
 inline constexpr float kQueryRange = 127.0f * 128.0f;
 
-// a·b + c with a in fp16: one instruction, which the compiler would split to pair two of them.
-OCTAVE_DEVICE float fma_half(_Float16 a, float b, float c) {
+// a·b + c with a the fp16 in the lower or upper half of a word: one instruction, which the compiler would split to pair
+// two of them.
+OCTAVE_DEVICE float fma_half(uint32_t word, bool upper, float b, float c) {
   float result;
-  asm("v_fma_mix_f32 %0, %1, %2, %3 op_sel_hi:[1,0,0]" : "=v"(result) : "v"(a), "v"(b), "v"(c));
+  if (upper) {
+    asm("v_fma_mix_f32 %0, %1, %2, %3 op_sel:[1,0,0] op_sel_hi:[1,0,0]" : "=v"(result) : "v"(word), "v"(b), "v"(c));
+  } else {
+    asm("v_fma_mix_f32 %0, %1, %2, %3 op_sel_hi:[1,0,0]" : "=v"(result) : "v"(word), "v"(b), "v"(c));
+  }
   return result;
 }
 
@@ -80,7 +85,7 @@ OCTAVE_DEVICE void score_tile(const TileWords<Format, Tile>& words, const MfmaLa
 #pragma unroll
     for (int quad = 0; quad < 4; ++quad) {
       if (b < Tile::kRotaryBlocks) {
-        keys[quad] = lookup4<Format>(nibble_codes(words.rotary[b][quad / 2], quad % 2));
+        keys[quad] = lookup4<Format>(nibble_codes(words.rotary[b][quad / 2], quad % 2), lane.places);
       } else {
         keys[quad] = lookup3<Format>(plane_codes(words.low[b - Tile::kRotaryBlocks],
                                                  words.high[b - Tile::kRotaryBlocks] >> lane.key_shift, quad));
@@ -106,7 +111,8 @@ OCTAVE_DEVICE void score_tile(const TileWords<Format, Tile>& words, const MfmaLa
         int sum = sums[c][0][r];
         if constexpr (!Tile::kPaired && !kShared) sum = (sum << 7) + sums[c][1][r];
         const float before = (Tile::kScales == 1 || b == 0) ? 0.0f : scores[c][r];
-        scores[c][r] = fma_half(words.key_scale[r][Tile::kScales == 1 ? 0 : b], static_cast<float>(sum), before);
+        const int scale = Tile::kScales == 1 ? 0 : b;
+        scores[c][r] = fma_half(words.key_scale[r][scale / 2], scale % 2 != 0, static_cast<float>(sum), before);
       }
       sums[c][0] = int4{};
       if constexpr (!Tile::kPaired && !kShared) sums[c][1] = int4{};

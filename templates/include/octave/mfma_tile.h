@@ -72,8 +72,9 @@ struct TileWords {
   // V of four tokens: nibbles, or the two planes.
   uint32_t value[4][Format::kVBits == 4 ? max(1, kDims / 8) : max(1, kDims / 16)];
   uint32_t value_high[4][Format::kVBits == 4 ? 1 : max(1, kDims / 32)];
-  _Float16 key_scale[4][(Tile::kScales + 1) / 2 * 2];
-  _Float16 value_scale[4];
+  // fp16, the scales of K of a token in pairs; one of V.
+  uint32_t key_scale[4][(Tile::kScales + 1) / 2];
+  uint32_t value_scale[4];
 
   // Keeps their registers until here: what takes them before would wait for the loads of a tile that is not there.
   OCTAVE_MEMBER void hold() const {
@@ -86,9 +87,7 @@ struct TileWords {
 #pragma unroll
     for (uint32_t word : high) asm volatile("" ::"v"(word));
     // In pairs: apart they cost the loop of two columns registers.
-    uint32_t scales[2];
-    __builtin_memcpy(scales, value_scale, sizeof(scales));
-    asm volatile("" ::"v"(scales[0]), "v"(scales[1]));
+    asm volatile("" ::"v"(value_scale[0] | value_scale[1] << 16), "v"(value_scale[2] | value_scale[3] << 16));
   }
 
  private:
@@ -115,6 +114,8 @@ struct MfmaLane {
   int key_shift;
   int value_shift;
   int value_high_shift;
+  // kPlaces. Where only K's rotary dims are looked up so, the register is worth more.
+  uint32_t places;
 
   static OCTAVE_MEMBER MfmaLane of(int row_stride) {
     const int lane = lane_index() % 16;
@@ -130,7 +131,16 @@ struct MfmaLane {
     self.value_high = self.scale + dim / 32 * 4;
     self.value_shift = dim % 16 / 4 * 2;
     self.value_high_shift = dim % 32 / 4;
+    self.places = Format::kVBits == 4 ? opaque(kPlaces) : kPlaces;
     return self;
+  }
+  // As if the offsets depended on the tile at `base`: the compiler then adds constants to them in the loads, and keeps
+  // no sum of theirs in a register from tile to tile.
+  OCTAVE_MEMBER void next_tile(const uint8_t* base) {
+    if constexpr (Tile::kRotaryBlocks > 0) asm("" : "+v"(rotary) : "s"(base));
+    if constexpr (Tile::kRestBlocks > 0) asm("" : "+v"(key), "+v"(key_high) : "s"(base));
+    asm("" : "+v"(value), "+v"(scale) : "s"(base));
+    if constexpr (Format::kVBits == 3) asm("" : "+v"(value_high) : "s"(base));
   }
 };
 
@@ -167,9 +177,7 @@ OCTAVE_DEVICE void load_key(const uint8_t* base, int row_stride, const MfmaLane<
   const auto buffer = buffer_of(base, there);
 #pragma unroll
   for (int t = 0; t < 4; ++t) {
-    uint32_t scales[(Tile::kScales + 1) / 2];
-    load_words(buffer, lane.scale + Format::kKScaleOffset, t * row_stride, scales);
-    __builtin_memcpy(words.key_scale[t], scales, sizeof(scales));
+    load_words(buffer, lane.scale + Format::kKScaleOffset, t * row_stride, words.key_scale[t]);
   }
 #pragma unroll
   for (int b = 0; b < Tile::kRotaryBlocks; ++b) {
@@ -196,8 +204,8 @@ OCTAVE_DEVICE void load_value(const uint8_t* base, int row_stride, const MfmaLan
     load_words(buffer, lane.value + Format::kVOffset, row, words.value[t]);
     if constexpr (Format::kVBits == 3)
       load_words(buffer, lane.value_high + Format::kVHighPlane, row, words.value_high[t]);
-    words.value_scale[t] = bit_cast<_Float16>(static_cast<uint16_t>(__builtin_amdgcn_raw_buffer_load_b16(
-        buffer, lane.scale + (Format::kKScaleOffset + 2 * Tile::kScales), row, 0)));
+    words.value_scale[t] = static_cast<uint16_t>(
+        __builtin_amdgcn_raw_buffer_load_b16(buffer, lane.scale + (Format::kKScaleOffset + 2 * Tile::kScales), row, 0));
   }
 }
 
