@@ -9,14 +9,10 @@ from types import SimpleNamespace
 import flydsl.expr as fx
 
 from octave_gen.kernels.flydsl import arithmetic, lanes, memory, unstable
-from octave_gen.kernels.flydsl.arithmetic import bits
+from octave_gen.kernels.flydsl.arithmetic import QUERY_FLOOR, QUERY_RANGE, bits
 from octave_gen.kernels.flydsl.decode_tile import Shared, Tile
 from octave_gen.kernels.flydsl.unstable import Value
 
-QUERY_RANGE = 127.0 * 128.0
-"""Of the integers that a row's largest value becomes."""
-_QUERY_FLOOR = 2.0**-100
-"""A row whose largest value is below this is zero: its scale's reciprocal comes near overflow."""
 _MOST = 0x7FFFFFFF
 
 
@@ -180,7 +176,7 @@ def _put_scales(tile: Tile, largest: Value, first: int, count: int, unit: Value,
     """The scales of rows, one in each of the first lanes, into LDS; their reciprocals, 0 for rows without any."""
     lane = lanes.lane_index()
     finite = largest < arithmetic.INFINITY
-    used = finite & (largest >= _QUERY_FLOOR)
+    used = finite & (largest >= QUERY_FLOOR)
     # Divided by all lanes, without a branch.
     divisor = used.select(largest, fx.Float32(1.0))
     inverse = fx.Float32(QUERY_RANGE) / divisor * used.select(fx.Float32(1.0), fx.Float32(0.0))

@@ -9,7 +9,7 @@ from typing import Any
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.arithmetic import INFINITY, LARGEST_HALF, LOG2_E, exp2
+from octave_gen.kernels.flydsl.arithmetic import INFINITY, LARGEST_HALF, LOG2_E, SCALARS, exp2
 from octave_gen.kernels.flydsl.memory import load, memory, store
 from octave_gen.kernels.flydsl.prefill_chunk_source import ChunkSource
 from octave_gen.kernels.flydsl.prefill_pipeline import attend
@@ -78,7 +78,7 @@ def write_row(state: State, i: int, row: Row, target: Value, number: Any) -> Non
 def make(request: Request) -> Kernel:
     """The kernel; its parameters are ``octave_gen.kernels.prefill.CHUNK_ARGUMENTS``."""
     tile = Tile.of(request)
-    number = fx.Float16 if request.scalar == "f16" else fx.BFloat16
+    number = SCALARS[request.scalar]
 
     @flyc.kernel(name=request.symbol, known_block_size=[request.threads, 1, 1])  # type: ignore[untyped-decorator]
     def prefill_chunk(

@@ -13,7 +13,7 @@ import flydsl.expr as fx
 
 from octave_gen.formats.octave.codebook import LUT_ONE
 from octave_gen.formats.octave.layout import SlotLayout
-from octave_gen.kernels.flydsl.arithmetic import LOG2_E, exp2
+from octave_gen.kernels.flydsl.arithmetic import LOG2_E, SCALARS, exp2
 from octave_gen.kernels.flydsl.memory import memory, store
 from octave_gen.kernels.flydsl.prefill_pipeline import attend
 from octave_gen.kernels.flydsl.prefill_prefix_source import PrefixSource
@@ -56,7 +56,7 @@ def make(request: Request) -> Kernel:
     """The kernel; its parameters are ``octave_gen.kernels.prefill.PREFIX_ARGUMENTS``."""
     tile, layout = Tile.of(request), request.layout
     assert isinstance(layout, SlotLayout)
-    number = fx.Float16 if request.scalar == "f16" else fx.BFloat16
+    number = SCALARS[request.scalar]
 
     @flyc.kernel(name=request.symbol, known_block_size=[request.threads, 1, 1])  # type: ignore[untyped-decorator]
     def prefill_prefix(

@@ -7,16 +7,12 @@ from typing import Any
 
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.arithmetic import INFINITY, bits, from_bits
+from octave_gen.kernels.flydsl.arithmetic import INFINITY, QUERY_FLOOR, QUERY_RANGE, bits, from_bits
 from octave_gen.kernels.flydsl.lanes import lane_xor
 from octave_gen.kernels.flydsl.memory import load, memory
 from octave_gen.kernels.flydsl.prefill_state import in_agpr
 from octave_gen.kernels.flydsl.prefill_tile import Place, Tile
 from octave_gen.kernels.flydsl.unstable import Value
-
-QUERY_FLOOR = 2.0**-100
-"""Rows whose largest number is smaller are zeros."""
-RANGE = 127.0 * 128.0
 
 
 class Query:
@@ -41,7 +37,7 @@ class Query:
             [[in_agpr(tile, codes[2 * b + quad // 2][quad % 2][h]) for quad in fx.range_constexpr(4)] for b in blocks]
             for h in fx.range_constexpr(2)
         ]
-        self.scale = used.select(largest / RANGE * unit, finite.select(zero, fx.Float32(math.nan)))
+        self.scale = used.select(largest / QUERY_RANGE * unit, finite.select(zero, fx.Float32(math.nan)))
 
 
 def _load(row: Value, tile: Tile, place: Place) -> list[Value]:
