@@ -92,16 +92,6 @@ def run_from(tile: Tile, group: SimpleNamespace, first: Value) -> SimpleNamespac
     return run
 
 
-def split_range(granule: int, length: Value, num_kv_splits: Value) -> tuple[Value, Value]:
-    """First token of this split and the one behind its last: octave_gen/kernels/splits.py states the rule."""
-    share = (fx.Uint32(length) + fx.Uint32(num_kv_splits) - 1) // fx.Uint32(num_kv_splits)
-    per_split = fx.Int64(fx.Uint64((share + (granule - 1)) // granule)) * granule
-    start = fx.Int64(fx.block_idx.z) * per_split
-    begin = (start < fx.Int64(length)).select(fx.Int32(start), length)
-    behind = fx.Int64(begin) + per_split
-    return begin, (behind < fx.Int64(length)).select(fx.Int32(behind), length)
-
-
 def own_rows(tile: Tile) -> int:
     """Rows of a wave: waves·i + wave for each i."""
     return tile.all_rows // tile.waves

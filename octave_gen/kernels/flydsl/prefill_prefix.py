@@ -20,7 +20,7 @@ from octave_gen.kernels.flydsl.prefill_prefix_source import PrefixSource
 from octave_gen.kernels.flydsl.prefill_query import Query
 from octave_gen.kernels.flydsl.prefill_rows import Row, Tokens
 from octave_gen.kernels.flydsl.prefill_state import State
-from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient, smaller
+from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient
 from octave_gen.kernels.flydsl.request import Request
 from octave_gen.kernels.flydsl.splits import split_range
 from octave_gen.kernels.flydsl.unstable import Kernel, Value, device, intrinsic
@@ -37,7 +37,7 @@ def write_partial(state: State, i: int, row: Row, partial: Value, place: Place) 
     if row.exists:
         # The reference may lie above all scores. The partial's maximum does not: the chunk's weights are measured by
         # it.
-        exponent = smaller(intrinsic(fx.Int32, "llvm.amdgcn.frexp.exp.i32.f32", total) - 1, fx.Int32(0))
+        exponent = fx.min(intrinsic(fx.Int32, "llvm.amdgcn.frexp.exp.i32.f32", total) - 1, fx.Int32(0))
         maximum = state.reference[i] + exponent.to(fx.Float32)
         same = maximum == state.reference[i]
         rescale = same.select(fx.Float32(1.0), exp2(state.reference[i] - maximum))

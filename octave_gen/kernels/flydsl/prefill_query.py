@@ -28,7 +28,7 @@ class Query:
         finite = largest < INFINITY
         used = finite & (largest >= QUERY_FLOOR)
         zero = fx.Float32(0.0)
-        inverse = used.select(RANGE / largest, zero)
+        inverse = used.select(QUERY_RANGE / largest, zero)
         # Not what is not finite, times 0.
         raw = [used.select(words, fx.Vector.filled(4, 0, fx.Int32)) for words in raw]
         blocks = fx.range_constexpr(tile.head_size // 64)
@@ -59,14 +59,10 @@ def _largest(raw: list[Value], number: Any) -> Value:
     largest = fx.Uint32(0)
     for words in raw:
         for x in _floats(words, number):
-            largest = _larger(largest, bits(fx.math.absf(x)))
+            largest = fx.max(largest, bits(fx.math.absf(x)))
     for mask in (16, 32):
-        largest = _larger(largest, lane_xor(largest, mask))
+        largest = fx.max(largest, lane_xor(largest, mask))
     return from_bits(largest)
-
-
-def _larger(a: Value, b: Value) -> Value:
-    return (a > b).select(a, b)
 
 
 def _codes(eight: list[Value], inverse: Value) -> list[tuple[Value, Value]]:

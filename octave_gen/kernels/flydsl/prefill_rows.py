@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import flydsl.expr as fx
 
 from octave_gen.kernels.flydsl.memory import load_constant, memory, pointer
-from octave_gen.kernels.flydsl.prefill_tile import quotient, smaller
+from octave_gen.kernels.flydsl.prefill_tile import quotient
 from octave_gen.kernels.flydsl.unstable import Value
 
 
@@ -43,7 +43,7 @@ class Row:
     @classmethod
     def of(cls, tokens: Tokens, row: Value, gqa_group: Value, kv_head: Value) -> Row:
         last = tokens.count * gqa_group - 1
-        own = smaller(row, last)
+        own = fx.min(row, last)
         token = quotient(own, gqa_group)
         return cls(token, kv_head * gqa_group + (own - token * gqa_group), row <= last)
 

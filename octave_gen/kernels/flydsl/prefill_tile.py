@@ -159,8 +159,3 @@ def quotient(a: Value, b: Value | int) -> Value:
 def remainder(a: Value, b: Value | int) -> Value:
     """a % b of 32-bit integers that are not negative."""
     return fx.Int32(fx.Uint32(a) % fx.Uint32(b))
-
-
-def smaller(a: Value, b: Value) -> Value:
-    """min(a, b) of integers."""
-    return (a < b).select(a, b)
