@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl import decode_output, decode_rows, decode_score, decode_tile, lanes, memory, unstable
+from octave_gen.kernels.flydsl import decode_output, decode_score, decode_tile, lanes, memory, unstable
 from octave_gen.kernels.flydsl.decode_tile import TOKENS, Shared, Tile
 from octave_gen.kernels.flydsl.splits import split_range
 from octave_gen.kernels.flydsl.unstable import Value

@@ -22,8 +22,8 @@ from octave_gen.kernels.flydsl.codebook import (
 )
 from octave_gen.kernels.flydsl.lanes import opaque
 from octave_gen.kernels.flydsl.memory import buffer_of, load_half, load_word, memory, store
-from octave_gen.kernels.flydsl.prefill_tile import Carried, Place, Tile, key_slot
-from octave_gen.kernels.flydsl.unstable import Value, device, intrinsic
+from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, key_slot
+from octave_gen.kernels.flydsl.unstable import Carried, Value, device, intrinsic
 
 
 class PackedUnit(Carried):
