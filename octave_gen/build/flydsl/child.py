@@ -27,6 +27,7 @@ _SECONDS_TO_END = 5
 
 
 def main(jobs: list[dict[str, Any]], parallel: int, keep_going: bool, seconds: int) -> None:
+    """Compiles ``jobs``, ``parallel`` at once, and prints how each ended."""
     waiting, failed = list(jobs), False
     running: dict[int, tuple[str, float]] = {}
     while waiting or running:

@@ -157,5 +157,6 @@ def _ended(
     if count < len(jobs) and (keep_going or not failed):
         what = f"flydsl's process failed after {count} of {len(jobs)} units"
         if not remarks:
-            raise OctaveError(f"{what}: it was killed", where="flydsl", hint="if memory was short, use fewer --jobs")
+            hint = "if memory was short, use fewer --jobs"
+            raise OctaveError(f"{what}: it ended without a word", where="flydsl", hint=hint)
         raise OctaveError("\n  ".join([f"{what}:", *remarks[-_SHOWN:]]), where="flydsl", hint=tool.REMEDY)

@@ -25,6 +25,7 @@ class Ended:
 
 
 def line(name: str, status: int, seconds: float) -> str:
+    """What :func:`parse` reads; without a line break."""
     return _MARK.join(["", name, str(status), f"{seconds:.3f}"])
 
 

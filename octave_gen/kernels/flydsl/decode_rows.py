@@ -64,6 +64,7 @@ def settle(tile: Tile, group: SimpleNamespace, queries: Value, num_requests: Val
 
 @unstable.device
 def put_group(tile: Tile, group: SimpleNamespace, shared: Value) -> None:
+    """Leaves a settled group in LDS for :func:`group_in`, which needs a barrier before it."""
     place, thread = Shared(tile), lanes.thread_index()
     if thread < tile.queries:
         memory.store(shared + (fx.Int32(thread) * 4 + place.request), group.request)

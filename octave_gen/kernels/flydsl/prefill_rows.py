@@ -22,6 +22,7 @@ class Tokens:
 
     @classmethod
     def of(cls, cu_seqlens_q: Value, seq_lens: Value, request: Value) -> Tokens:
+        """Those of a request, from the int32 arrays that a launch is given."""
         first = _word(cu_seqlens_q, request * 4)
         count = _word(cu_seqlens_q, request * 4 + 4) - first
         return cls(first, count, _word(seq_lens, request * 4) - count)
@@ -42,6 +43,7 @@ class Row:
 
     @classmethod
     def of(cls, tokens: Tokens, row: Value, gqa_group: Value, kv_head: Value) -> Row:
+        """Row ``row`` of the request."""
         last = tokens.count * gqa_group - 1
         own = fx.min(row, last)
         token = quotient(own, gqa_group)

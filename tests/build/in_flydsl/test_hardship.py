@@ -59,7 +59,7 @@ def test_a_child_that_is_killed_is_not_taken_for_a_missing_one(flydsl: None, tmp
     """Though a unit had failed before."""
     shop = Shop(tmp_path)
     thread = kill(tmp_path, fork=False)
-    with pytest.raises(OctaveError, match="flydsl's process failed after 1 of 2 units: it was killed") as raised:
+    with pytest.raises(OctaveError, match="failed after 1 of 2 units: it ended without a word") as raised:
         shop.compile([fly_unit("raises"), fly_unit("sleeps")], parallel=1)
     thread.join()
     assert raised.value.hint == "if memory was short, use fewer --jobs"
