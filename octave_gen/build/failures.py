@@ -45,9 +45,9 @@ def keep_failure(
 def _flydsl_command(folder: Path, job: FlyJob, flydsl: FlyDSL) -> str:
     tool.write_linker(folder, flydsl)
     files.write_atomically(folder / f"{job.name}.json", json.dumps(json.loads(job.request), indent=2).encode())
-    fixed = tool.fixed_environment(job.arch, Path("$PWD"))
-    settings = " ".join(f'{name}="{value}"' for name, value in fixed.items())
-    return f"env {settings} {shlex.join(tool.child('unit', f'{job.name}.json'))}"
+    fixed = tool.fixed_environment(job.arch, Path())
+    settings = [f"{name}={value}" for name, value in fixed.items()]
+    return shlex.join(["env", *settings, *tool.child("unit", f"{job.name}.json")])
 
 
 def keep_refused(folder: Path, unit: Unit, text: str, code_object: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,7 +24,13 @@ CHILD_BYTES: Final = 304 << 20
 FORK_BYTES: Final = 280 << 20
 """Memory that a fork may take of its own: half more than the 183 MiB measured with the largest unit."""
 
+UNIT_SECONDS: Final = 600
+"""Processor time that a unit may take, so that a kernel whose trace never ends does not hold up a build for ever: the
+largest takes 10 s."""
+
 _JOBS = "jobs.json"
+_CODE_OBJECT, _TRACE = "hsaco", "trace"
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -79,14 +86,14 @@ def compile_units(
         scratch = session.scratch / f"flydsl-{arch}"
         for ended in _ended(arch, group, flydsl, scratch, parallel, keep_going):
             job = by_name[ended.name]
-            if ended.status == 0:
-                done[job.name] = (scratch / f"{job.name}.hsaco").read_bytes()
-                session.put(job.trace_key, (scratch / f"{job.name}.trace").read_bytes())
+            failure = _failure(job, ended, scratch)
+            if failure is None:
+                done[job.name] = (scratch / f"{job.name}.{_CODE_OBJECT}").read_bytes()
+                session.put(job.trace_key, (scratch / f"{job.name}.{_TRACE}").read_bytes())
                 session.put(job.key, done[job.name])
             else:
-                log = (scratch / f"{job.name}.log").read_text(errors="replace")
-                failures.append(Failure(job, log, ended.status))
-            report.ended(job.name, ended.seconds, failed=ended.status != 0)
+                failures.append(failure)
+            report.ended(job.name, ended.seconds, failed=failure is not None)
     if failures:
         session.check_space([failure.log for failure in failures])
     return Compiled(done, tuple(failures))
@@ -114,6 +121,19 @@ def _refusal(job: FlyJob) -> str | None:
     return None
 
 
+def _failure(job: FlyJob, ended: protocol.Ended, scratch: Path) -> Failure | None:
+    """What went wrong with a unit that ended, if anything did."""
+    log = scratch / f"{job.name}.log"
+    said = log.read_text(errors="replace") if log.is_file() else ""
+    if ended.status == protocol.SIGNALLED + signal.SIGXCPU:
+        said += f"error: it took more than {UNIT_SECONDS} s of processor time\n"
+    elif ended.status == 0:
+        if all((scratch / f"{job.name}.{end}").is_file() for end in (_CODE_OBJECT, _TRACE)):
+            return None
+        said += "error: the compile ended with status 0 and made no code object\n"
+    return Failure(job, said, ended.status or protocol.FAILED)
+
+
 def _ended(
     arch: str, jobs: Sequence[FlyJob], flydsl: FlyDSL, scratch: Path, parallel: int, keep_going: bool
 ) -> Iterator[protocol.Ended]:
@@ -122,7 +142,7 @@ def _ended(
         scratch.mkdir(exist_ok=True)
         tool.write_linker(scratch, flydsl)
         (scratch / _JOBS).write_text(f"[{', '.join(job.request for job in jobs)}]")
-    command = tool.child("child", _JOBS, str(parallel), str(int(keep_going)))
+    command = tool.child("child", _JOBS, str(parallel), str(int(keep_going)), str(UNIT_SECONDS))
     count, failed = 0, False
     remarks: list[str] = []
     with closing(process.lines(command, scratch, tool.environment(arch, scratch))) as lines:
@@ -134,5 +154,9 @@ def _ended(
             count += 1
             failed = failed or ended.status != 0
             yield ended
-    if count < len(jobs) and not failed:
-        raise OctaveError("flydsl's process failed:\n  " + "\n  ".join(remarks[-5:]), where="flydsl", hint=tool.REMEDY)
+    if count < len(jobs) and (keep_going or not failed):
+        what = f"flydsl's process failed after {count} of {len(jobs)} units"
+        if not remarks:
+            hint = "if memory was short, use fewer --jobs"
+            raise OctaveError(f"{what}: it ended without a word", where="flydsl", hint=hint)
+        raise OctaveError("\n  ".join([f"{what}:", *remarks[-_SHOWN:]]), where="flydsl", hint=tool.REMEDY)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from octave_gen.errors import OctaveError
@@ -32,7 +33,8 @@ def check(files: Iterable[Path]) -> None:
         )
 
 
-def problems(text: str, name: str) -> list[str]:
+@lru_cache(maxsize=256)
+def problems(text: str, name: str) -> tuple[str, ...]:
     """A line for every ``return`` in the source ``text`` that FlyDSL would drop; raises OctaveError for no Python."""
     try:
         tree = ast.parse(text)
@@ -51,7 +53,7 @@ def problems(text: str, name: str) -> list[str]:
         if isinstance(function, _Function) and (_is_rewritten(function, names) or function.name in wrapped):
             for line in _dropped(function, names):
                 found[line] = f"{name}:{line} in {function.name}"
-    return [found[line] for line in sorted(found)]
+    return tuple(found[line] for line in sorted(found))
 
 
 def _aliases(tree: ast.Module) -> dict[str, str]:

@@ -9,12 +9,15 @@ FAILED: Final = 1
 SPOKE: Final = 3
 """The exit status of a compile that made a code object and printed something all the same."""
 
+SIGNALLED: Final = 128
+"""What is added to the number of the signal that ended a unit."""
+
 _MARK: Final = "\x1f"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A unit that ended. ``status``: as a shell shows it, 128 and more for a signal."""
+    """A unit that ended. ``status``: as a shell shows it, SIGNALLED and more for a signal."""
 
     name: str
     status: int
@@ -22,6 +25,7 @@ class Ended:
 
 
 def line(name: str, status: int, seconds: float) -> str:
+    """What :func:`parse` reads; without a line break."""
     return _MARK.join(["", name, str(status), f"{seconds:.3f}"])
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import sys
+import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -27,6 +29,9 @@ REMEDY: Final = f"install it with `{EXTRA}`"
 _ROCM = "rocm"
 _OF_FLYDSL = ("FLYDSL_", "LLVM_", "MLIR_")
 _ALSO_OF_FLYDSL = ("ARCH", "COMPILE_ONLY", "HSA_OVERRIDE_GFX_VERSION")
+_OF_PYTHON = "PYTHON"
+"""Some make it print, which would be taken for a compiler's words, or leave out checks."""
+_WHERE_PYTHON_IS = ("PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE")
 
 
 @dataclass(frozen=True)
@@ -99,19 +104,32 @@ def _identity(zig: DeviceCompiler) -> str:
 
 def environment(arch: str, scratch: Path) -> dict[str, str]:
     """The environment of a child that compiles for ``arch`` in ``scratch``, which :func:`write_linker` prepared."""
-    kept = {
-        name: value
-        for name, value in settings.tool_environment().items()
-        if not name.startswith(_OF_FLYDSL) and name not in _ALSO_OF_FLYDSL
-    }
+    kept = {name: value for name, value in settings.tool_environment().items() if _is_kept(name)}
     return kept | fixed_environment(arch, scratch)
+
+
+def _is_kept(name: str) -> bool:
+    if name.startswith(_OF_PYTHON):
+        return name in _WHERE_PYTHON_IS
+    return not name.startswith(_OF_FLYDSL) and name not in _ALSO_OF_FLYDSL
 
 
 def fixed_environment(arch: str, scratch: Path) -> dict[str, str]:
     """What :func:`environment` sets."""
     fixed = dict(flag.split("=", 1) for flag in flags(arch))
+    import_path = os.pathsep.join(_import_path())
+    return fixed | {"PYTHONPATH": import_path, "ROCM_PATH": str(scratch / _ROCM), "TMPDIR": str(scratch)}
+
+
+def _import_path() -> list[str]:
+    """Where the child finds this package, and flydsl where that is not of the interpreter's own: the one that
+    :func:`find` names, and no other."""
     package = str(paths.PACKAGE.parent)
-    return fixed | {"PYTHONPATH": package, "ROCM_PATH": str(scratch / _ROCM), "TMPDIR": str(scratch)}
+    try:
+        place = str(Path(str(metadata.distribution("flydsl").locate_file(""))).absolute())
+    except metadata.PackageNotFoundError:
+        return [package]
+    return [package] if place in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")) else [package, place]
 
 
 def write_linker(folder: Path, tool: FlyDSL) -> None:

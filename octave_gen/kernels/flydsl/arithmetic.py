@@ -14,6 +14,13 @@ INFINITY = math.inf
 LARGEST_HALF = 65504.0
 LOG2_E = 1.4426950408889634
 
+SCALARS = {"f16": fx.Float16, "bf16": fx.BFloat16}
+"""The types of queries and outputs, by their names in a request."""
+QUERY_RANGE = 127.0 * 128.0
+"""Of the integers that the largest value of a query row becomes: two int8 halves, 128·high + low."""
+QUERY_FLOOR = 2.0**-100
+"""A query row whose largest value is below this is zero: its scale's reciprocal comes near overflow."""
+
 
 def exp2(x: Value) -> Value:
     """2^x of a Float32."""

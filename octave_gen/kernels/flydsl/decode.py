@@ -25,17 +25,15 @@ from octave_gen.kernels.flydsl import (
     memory,
     unstable,
 )
-from octave_gen.kernels.flydsl.arithmetic import LOG2_E
+from octave_gen.kernels.flydsl.arithmetic import LOG2_E, QUERY_RANGE, SCALARS
 from octave_gen.kernels.flydsl.decode_tile import Shared, Tile
 from octave_gen.kernels.flydsl.request import Request
 from octave_gen.kernels.flydsl.unstable import Kernel
 
-_SCALARS = {"f16": fx.Float16, "bf16": fx.BFloat16}
-
 
 def make(request: Request) -> Kernel:
     """The kernel that ``request`` asks for; its parameters are the tier's arguments."""
-    tile, scalar = Tile.of(request), _SCALARS[request.scalar]
+    tile, scalar = Tile.of(request), SCALARS[request.scalar]
 
     @flyc.kernel(name=request.symbol, known_block_size=[request.threads, 1, 1])  # type: ignore[untyped-decorator]
     def decode(
@@ -131,7 +129,7 @@ def _attend(tile: Tile, asked: SimpleNamespace, cache: SimpleNamespace, target: 
     decode_walk.set_steps(tile, cache)
     walk, first_block = decode_walk.open_run(tile, run, cache, asked.q_to_req)
     lanes.schedule_barrier()
-    unit = asked.unit * (LOG2_E / (LUT_ONE * decode_rows.QUERY_RANGE))
+    unit = asked.unit * (LOG2_E / (LUT_ONE * QUERY_RANGE))
     own = decode_rows.own_rows(tile)
     before = min(2, own // 2)
     decode_rows.quantize_rows(tile, rows, 0, before, attending, unit, shared)

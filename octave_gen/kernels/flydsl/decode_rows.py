@@ -9,14 +9,10 @@ from types import SimpleNamespace
 import flydsl.expr as fx
 
 from octave_gen.kernels.flydsl import arithmetic, lanes, memory, unstable
-from octave_gen.kernels.flydsl.arithmetic import bits
+from octave_gen.kernels.flydsl.arithmetic import QUERY_FLOOR, QUERY_RANGE, bits
 from octave_gen.kernels.flydsl.decode_tile import Shared, Tile
 from octave_gen.kernels.flydsl.unstable import Value
 
-QUERY_RANGE = 127.0 * 128.0
-"""Of the integers that a row's largest value becomes."""
-_QUERY_FLOOR = 2.0**-100
-"""A row whose largest value is below this is zero: its scale's reciprocal comes near overflow."""
 _MOST = 0x7FFFFFFF
 
 
@@ -68,6 +64,7 @@ def settle(tile: Tile, group: SimpleNamespace, queries: Value, num_requests: Val
 
 @unstable.device
 def put_group(tile: Tile, group: SimpleNamespace, shared: Value) -> None:
+    """Leaves a settled group in LDS for :func:`group_in`, which needs a barrier before it."""
     place, thread = Shared(tile), lanes.thread_index()
     if thread < tile.queries:
         memory.store(shared + (fx.Int32(thread) * 4 + place.request), group.request)
@@ -94,16 +91,6 @@ def run_from(tile: Tile, group: SimpleNamespace, first: Value) -> SimpleNamespac
         # Tokens of other runs see nothing of this one.
         run.shortest = (run.next - run.first < tile.queries).select(fx.Int32(0), run.shortest)
     return run
-
-
-def split_range(granule: int, length: Value, num_kv_splits: Value) -> tuple[Value, Value]:
-    """First token of this split and the one behind its last: octave_gen/kernels/splits.py states the rule."""
-    share = (fx.Uint32(length) + fx.Uint32(num_kv_splits) - 1) // fx.Uint32(num_kv_splits)
-    per_split = fx.Int64(fx.Uint64((share + (granule - 1)) // granule)) * granule
-    start = fx.Int64(fx.block_idx.z) * per_split
-    begin = (start < fx.Int64(length)).select(fx.Int32(start), length)
-    behind = fx.Int64(begin) + per_split
-    return begin, (behind < fx.Int64(length)).select(fx.Int32(behind), length)
 
 
 def own_rows(tile: Tile) -> int:
@@ -180,7 +167,7 @@ def _put_scales(tile: Tile, largest: Value, first: int, count: int, unit: Value,
     """The scales of rows, one in each of the first lanes, into LDS; their reciprocals, 0 for rows without any."""
     lane = lanes.lane_index()
     finite = largest < arithmetic.INFINITY
-    used = finite & (largest >= _QUERY_FLOOR)
+    used = finite & (largest >= QUERY_FLOOR)
     # Divided by all lanes, without a branch.
     divisor = used.select(largest, fx.Float32(1.0))
     inverse = fx.Float32(QUERY_RANGE) / divisor * used.select(fx.Float32(1.0), fx.Float32(0.0))

@@ -32,6 +32,7 @@ class Tile:
 
     @classmethod
     def of(cls, request: Request) -> Tile:
+        """The sizes that a request's constants name."""
         layout, config = request.layout, request.config
         assert isinstance(layout, SlotLayout)
         return cls(
@@ -96,6 +97,7 @@ class Tile:
 
     @property
     def scales(self) -> int:
+        """Of K, of a token."""
         return self.layout.k_blocks
 
     @property
@@ -158,6 +160,7 @@ class Shared:
 
     @property
     def merge_row(self) -> int:
+        """Bytes of a row's outputs that go through LDS at a time."""
         return self.tile.head_size * self.tile.merge_parts
 
     @property

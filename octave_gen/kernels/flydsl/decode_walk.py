@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl import decode_output, decode_rows, decode_score, decode_tile, lanes, memory, unstable
+from octave_gen.kernels.flydsl import decode_output, decode_score, decode_tile, lanes, memory, unstable
 from octave_gen.kernels.flydsl.decode_tile import TOKENS, Shared, Tile
+from octave_gen.kernels.flydsl.splits import split_range
 from octave_gen.kernels.flydsl.unstable import Value
 
 
@@ -43,7 +44,7 @@ def open_run(
     token, base: of the tile at hand; next_token, page, row: of the wave's next tile, block: its block; end: of the
     split. Page and row advance without a division. Where a tile is not there, ``somewhere`` is read, or nothing.
     """
-    begin, end = decode_rows.split_range(tile.granule, run.length, cache.splits)
+    begin, end = split_range(tile.granule, run.length, cache.splits, fx.Int32(fx.block_idx.z))
     step = tile.waves * TOKENS
     token = begin + fx.Int32(lanes.wave_index()) * TOKENS
     size = fx.Uint32(cache.block_size)

@@ -9,13 +9,13 @@ from typing import Any
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.arithmetic import INFINITY, LARGEST_HALF, LOG2_E, exp2
+from octave_gen.kernels.flydsl.arithmetic import INFINITY, LARGEST_HALF, LOG2_E, SCALARS, exp2
 from octave_gen.kernels.flydsl.memory import load, memory, store
 from octave_gen.kernels.flydsl.prefill_chunk_source import ChunkSource
 from octave_gen.kernels.flydsl.prefill_pipeline import attend
 from octave_gen.kernels.flydsl.prefill_rows import Row, Tokens
 from octave_gen.kernels.flydsl.prefill_state import State, in_agpr
-from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient, smaller
+from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient
 from octave_gen.kernels.flydsl.request import Request
 from octave_gen.kernels.flydsl.splits import splits_in_use
 from octave_gen.kernels.flydsl.unstable import Kernel, Value, device
@@ -78,7 +78,7 @@ def write_row(state: State, i: int, row: Row, target: Value, number: Any) -> Non
 def make(request: Request) -> Kernel:
     """The kernel; its parameters are ``octave_gen.kernels.prefill.CHUNK_ARGUMENTS``."""
     tile = Tile.of(request)
-    number = fx.Float16 if request.scalar == "f16" else fx.BFloat16
+    number = SCALARS[request.scalar]
 
     @flyc.kernel(name=request.symbol, known_block_size=[request.threads, 1, 1])  # type: ignore[untyped-decorator]
     def prefill_chunk(
@@ -121,7 +121,7 @@ def make(request: Request) -> Kernel:
             lane_row = first_row + place.wave * tile.wave_rows + place.row
             rows = [Row.of(tokens, lane_row + 16 * i, gqa_group, kv_head) for i in fx.range_constexpr(tile.row_tiles)]
             query = [_query_row(q, row.offset(tokens, q_token_stride, q_head_stride) * 2, tile, place) for row in rows]
-            visible = smaller(tokens.count, quotient(first_row + (tile.rows - 1), gqa_group) + 1)
+            visible = fx.min(tokens.count, quotient(first_row + (tile.rows - 1), gqa_group) + 1)
             source.of_rows(
                 query, [row.token + 1 for row in rows], visible, quotient(first_row, gqa_group) + 1, sm_scale * LOG2_E
             )

@@ -15,7 +15,7 @@ from octave_gen.kernels.flydsl.matrix import multiply_half, zero_sums
 from octave_gen.kernels.flydsl.memory import load, memory, store
 from octave_gen.kernels.flydsl.prefill_pipeline import Source
 from octave_gen.kernels.flydsl.prefill_state import HEADROOM, State, Weights, any_large, no_weights
-from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, key_slot, quotient, remainder, shared, smaller
+from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, key_slot, quotient, remainder, shared
 from octave_gen.kernels.flydsl.unstable import Value, device
 
 UPPER_HALF = -0x10000
@@ -64,7 +64,7 @@ class ChunkSource(Source):
 
     def load_keys(self) -> None:
         for e in fx.range_constexpr(self.key_loads):
-            token = smaller(self.loaded * self.tile.tokens + self._key_token(e), self.visible - 1)
+            token = fx.min(self.loaded * self.tile.tokens + self._key_token(e), self.visible - 1)
             offset = fx.Int64(token) * self.key_stride + fx.Int64(self.key_chunk * 16)
             self.key_words[e] = load(memory(self.keys, offset), fx.Int32, 4, alignment=16)
         self.loaded = self.loaded + 1
@@ -78,7 +78,7 @@ class ChunkSource(Source):
         place = self.place
         for n in fx.range_constexpr(4):
             own = 16 * place.subtile + 4 * place.value_group + n
-            token = smaller((self.loaded - 2) * self.tile.tokens + own, self.visible - 1)
+            token = fx.min((self.loaded - 2) * self.tile.tokens + own, self.visible - 1)
             offset = fx.Int64(token) * self.value_stride + fx.Int64(place.value_quad * 8)
             self.value_words[n] = load(memory(self.values_from, offset), fx.Int32, 2, alignment=8)
 

@@ -17,8 +17,8 @@ from octave_gen.kernels.flydsl.lanes import schedule_barrier, workgroup_barrier
 from octave_gen.kernels.flydsl.matrix import multiply_half
 from octave_gen.kernels.flydsl.memory import load, memory, store
 from octave_gen.kernels.flydsl.prefill_state import State, Weights, no_weights
-from octave_gen.kernels.flydsl.prefill_tile import Carried, Place, Tile
-from octave_gen.kernels.flydsl.unstable import Value, device
+from octave_gen.kernels.flydsl.prefill_tile import Place, Tile
+from octave_gen.kernels.flydsl.unstable import Carried, Value, device
 
 
 class Source(Carried, ABC):

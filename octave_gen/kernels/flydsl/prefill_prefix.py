@@ -13,14 +13,14 @@ import flydsl.expr as fx
 
 from octave_gen.formats.octave.codebook import LUT_ONE
 from octave_gen.formats.octave.layout import SlotLayout
-from octave_gen.kernels.flydsl.arithmetic import LOG2_E, exp2
+from octave_gen.kernels.flydsl.arithmetic import LOG2_E, SCALARS, exp2
 from octave_gen.kernels.flydsl.memory import memory, store
 from octave_gen.kernels.flydsl.prefill_pipeline import attend
 from octave_gen.kernels.flydsl.prefill_prefix_source import PrefixSource
 from octave_gen.kernels.flydsl.prefill_query import Query
 from octave_gen.kernels.flydsl.prefill_rows import Row, Tokens
 from octave_gen.kernels.flydsl.prefill_state import State
-from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient, smaller
+from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, quotient
 from octave_gen.kernels.flydsl.request import Request
 from octave_gen.kernels.flydsl.splits import split_range
 from octave_gen.kernels.flydsl.unstable import Kernel, Value, device, intrinsic
@@ -37,7 +37,7 @@ def write_partial(state: State, i: int, row: Row, partial: Value, place: Place) 
     if row.exists:
         # The reference may lie above all scores. The partial's maximum does not: the chunk's weights are measured by
         # it.
-        exponent = smaller(intrinsic(fx.Int32, "llvm.amdgcn.frexp.exp.i32.f32", total) - 1, fx.Int32(0))
+        exponent = fx.min(intrinsic(fx.Int32, "llvm.amdgcn.frexp.exp.i32.f32", total) - 1, fx.Int32(0))
         maximum = state.reference[i] + exponent.to(fx.Float32)
         same = maximum == state.reference[i]
         rescale = same.select(fx.Float32(1.0), exp2(state.reference[i] - maximum))
@@ -56,7 +56,7 @@ def make(request: Request) -> Kernel:
     """The kernel; its parameters are ``octave_gen.kernels.prefill.PREFIX_ARGUMENTS``."""
     tile, layout = Tile.of(request), request.layout
     assert isinstance(layout, SlotLayout)
-    number = fx.Float16 if request.scalar == "f16" else fx.BFloat16
+    number = SCALARS[request.scalar]
 
     @flyc.kernel(name=request.symbol, known_block_size=[request.threads, 1, 1])  # type: ignore[untyped-decorator]
     def prefill_prefix(

@@ -7,16 +7,12 @@ from typing import Any
 
 import flydsl.expr as fx
 
-from octave_gen.kernels.flydsl.arithmetic import INFINITY, bits, from_bits
+from octave_gen.kernels.flydsl.arithmetic import INFINITY, QUERY_FLOOR, QUERY_RANGE, bits, from_bits
 from octave_gen.kernels.flydsl.lanes import lane_xor
 from octave_gen.kernels.flydsl.memory import load, memory
 from octave_gen.kernels.flydsl.prefill_state import in_agpr
 from octave_gen.kernels.flydsl.prefill_tile import Place, Tile
 from octave_gen.kernels.flydsl.unstable import Value
-
-QUERY_FLOOR = 2.0**-100
-"""Rows whose largest number is smaller are zeros."""
-RANGE = 127.0 * 128.0
 
 
 class Query:
@@ -32,7 +28,7 @@ class Query:
         finite = largest < INFINITY
         used = finite & (largest >= QUERY_FLOOR)
         zero = fx.Float32(0.0)
-        inverse = used.select(RANGE / largest, zero)
+        inverse = used.select(QUERY_RANGE / largest, zero)
         # Not what is not finite, times 0.
         raw = [used.select(words, fx.Vector.filled(4, 0, fx.Int32)) for words in raw]
         blocks = fx.range_constexpr(tile.head_size // 64)
@@ -41,7 +37,7 @@ class Query:
             [[in_agpr(tile, codes[2 * b + quad // 2][quad % 2][h]) for quad in fx.range_constexpr(4)] for b in blocks]
             for h in fx.range_constexpr(2)
         ]
-        self.scale = used.select(largest / RANGE * unit, finite.select(zero, fx.Float32(math.nan)))
+        self.scale = used.select(largest / QUERY_RANGE * unit, finite.select(zero, fx.Float32(math.nan)))
 
 
 def _load(row: Value, tile: Tile, place: Place) -> list[Value]:
@@ -63,14 +59,10 @@ def _largest(raw: list[Value], number: Any) -> Value:
     largest = fx.Uint32(0)
     for words in raw:
         for x in _floats(words, number):
-            largest = _larger(largest, bits(fx.math.absf(x)))
+            largest = fx.max(largest, bits(fx.math.absf(x)))
     for mask in (16, 32):
-        largest = _larger(largest, lane_xor(largest, mask))
+        largest = fx.max(largest, lane_xor(largest, mask))
     return from_bits(largest)
-
-
-def _larger(a: Value, b: Value) -> Value:
-    return (a > b).select(a, b)
 
 
 def _codes(eight: list[Value], inverse: Value) -> list[tuple[Value, Value]]:

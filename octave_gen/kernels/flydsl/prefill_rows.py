@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import flydsl.expr as fx
 
 from octave_gen.kernels.flydsl.memory import load_constant, memory, pointer
-from octave_gen.kernels.flydsl.prefill_tile import quotient, smaller
+from octave_gen.kernels.flydsl.prefill_tile import quotient
 from octave_gen.kernels.flydsl.unstable import Value
 
 
@@ -22,6 +22,7 @@ class Tokens:
 
     @classmethod
     def of(cls, cu_seqlens_q: Value, seq_lens: Value, request: Value) -> Tokens:
+        """Those of a request, from the int32 arrays that a launch is given."""
         first = _word(cu_seqlens_q, request * 4)
         count = _word(cu_seqlens_q, request * 4 + 4) - first
         return cls(first, count, _word(seq_lens, request * 4) - count)
@@ -42,8 +43,9 @@ class Row:
 
     @classmethod
     def of(cls, tokens: Tokens, row: Value, gqa_group: Value, kv_head: Value) -> Row:
+        """Row ``row`` of the request."""
         last = tokens.count * gqa_group - 1
-        own = smaller(row, last)
+        own = fx.min(row, last)
         token = quotient(own, gqa_group)
         return cls(token, kv_head * gqa_group + (own - token * gqa_group), row <= last)
 

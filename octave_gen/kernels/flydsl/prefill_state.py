@@ -12,8 +12,8 @@ from octave_gen.kernels.flydsl import unstable
 from octave_gen.kernels.flydsl.arithmetic import INFINITY, exp2
 from octave_gen.kernels.flydsl.lanes import ballot, lane_xor
 from octave_gen.kernels.flydsl.matrix import zero_sums
-from octave_gen.kernels.flydsl.prefill_tile import Carried, Tile
-from octave_gen.kernels.flydsl.unstable import Value
+from octave_gen.kernels.flydsl.prefill_tile import Tile
+from octave_gen.kernels.flydsl.unstable import Carried, Value
 
 HEADROOM = 8.0
 """The references are raised to this far above the largest weight, so that they need not be again for a while."""

@@ -1,4 +1,4 @@
-"""What both kernels of prefill share: sizes of a tile, a thread's place in it, and what loops carry.
+"""What both kernels of prefill share: sizes of a tile, a thread's place in it, places in LDS, integers.
 
 A workgroup takes 16 * row_tiles query rows for each wave, and tiles of ``tokens`` tokens that all of its waves read
 from LDS. Scores S = K Q^T have the row in lane % 16 and tokens 4 * (lane / 16) + r of a subtile of 16; O^T = V^T P^T
@@ -7,16 +7,14 @@ takes P just so.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import flydsl.expr as fx
 
 from octave_gen.kernels.flydsl.lanes import WAVE, uniform
 from octave_gen.kernels.flydsl.request import Request
-from octave_gen.kernels.flydsl.unstable import Value, rebuilt, values_of
+from octave_gen.kernels.flydsl.unstable import Value
 
 
 @dataclass(frozen=True)
@@ -120,26 +118,6 @@ class Place:
         return (tokens * tile.head_size + self.value_quad + j * tile.quads) * 8
 
 
-class Carried:
-    """An object of a kernel that its run-time loops and branches carry: the fields that ``carried`` names change there,
-    all others are the same throughout."""
-
-    carried: ClassVar[tuple[str, ...]] = ()
-
-    def _parts(self) -> list[Any]:
-        return [getattr(self, name) for name in self.carried]
-
-    def __extract_to_ir_values__(self) -> list[Any]:
-        return values_of(self._parts())
-
-    @classmethod
-    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Carried) -> Carried:
-        made = copy.copy(exemplar)
-        for name, part in zip(cls.carried, rebuilt(exemplar._parts(), values), strict=True):
-            setattr(made, name, part)
-        return made
-
-
 def shared(size: int, allocator: Any) -> Value:
     """A pointer to ``size`` bytes of LDS."""
     return allocator.allocate(fx.Array[fx.Uint8, size, 16]).peek().ptr
@@ -159,8 +137,3 @@ def quotient(a: Value, b: Value | int) -> Value:
 def remainder(a: Value, b: Value | int) -> Value:
     """a % b of 32-bit integers that are not negative."""
     return fx.Int32(fx.Uint32(a) % fx.Uint32(b))
-
-
-def smaller(a: Value, b: Value) -> Value:
-    """min(a, b) of integers."""
-    return (a < b).select(a, b)

@@ -22,8 +22,8 @@ from octave_gen.kernels.flydsl.codebook import (
 )
 from octave_gen.kernels.flydsl.lanes import opaque
 from octave_gen.kernels.flydsl.memory import buffer_of, load_half, load_word, memory, store
-from octave_gen.kernels.flydsl.prefill_tile import Carried, Place, Tile, key_slot, smaller
-from octave_gen.kernels.flydsl.unstable import Value, device, intrinsic
+from octave_gen.kernels.flydsl.prefill_tile import Place, Tile, key_slot
+from octave_gen.kernels.flydsl.unstable import Carried, Value, device, intrinsic
 
 
 class PackedUnit(Carried):
@@ -37,7 +37,7 @@ class PackedUnit(Carried):
         self.block = place.wave & (tile.subtile_waves - 1)  # of K
         self.key_shift = fx.Uint32((place.group & 1) * 4)
         self.keys = self._key_offsets()
-        scale = smaller(4 * self.block + place.group, fx.Int32(layout.k_blocks))
+        scale = fx.min(4 * self.block + place.group, fx.Int32(layout.k_blocks))
         self.scale = place.row * row_stride + layout.k_scales.offset + 2 * scale
         rows, quad = 4 * place.value_group * row_stride, place.value_quad
         nibbles = layout.v_bits == 4

@@ -5,11 +5,12 @@ No other module uses such a name: not ``flydsl._mlir``, no raw builder of ``flyd
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import flydsl.compiler as flyc
 import flydsl.expr as fx
@@ -65,14 +66,25 @@ def local_barrier() -> None:
     fx.gpu.barrier(address_spaces=ir.ArrayAttr.get([ir.Attribute.parse("#gpu.address_space<workgroup>")]))
 
 
-def values_of(parts: Any) -> list[Value]:
-    """The values in nested lists and objects, flat."""
-    return list(extract_to_ir_values(parts))
+class Carried:
+    """An object of a kernel that its run-time loops and branches carry: the fields that ``carried`` names change there,
+    all others are the same throughout."""
 
+    carried: ClassVar[tuple[str, ...]] = ()
 
-def rebuilt(parts: Any, values: Sequence[Value]) -> Any:
-    """``parts`` with ``values`` in the places of those that :func:`values_of` finds."""
-    return construct_from_ir_values(type(parts), parts, list(values))
+    def _parts(self) -> list[Any]:
+        return [getattr(self, name) for name in self.carried]
+
+    def __extract_to_ir_values__(self) -> list[Any]:
+        return list(extract_to_ir_values(self._parts()))
+
+    @classmethod
+    def __construct_from_ir_values__(cls, values: Sequence[Any], exemplar: Carried) -> Carried:
+        made = copy.copy(exemplar)
+        parts = exemplar._parts()
+        for name, part in zip(cls.carried, construct_from_ir_values(type(parts), parts, list(values)), strict=True):
+            setattr(made, name, part)
+        return made
 
 
 # --- for the compile ---

@@ -23,7 +23,7 @@ def flydsl() -> None:
 
 BATCH = (
     *("sound", "drops_return", "drops_return_in_helper", "too_much_lds", "no_libcall"),
-    *("matrix", "spills", "raises", "speaks", "other_arguments"),
+    *("matrix", "spills", "raises", "speaks", "tells", "leaves", "other_arguments"),
 )
 
 

@@ -55,7 +55,7 @@ def test_a_library_without_it_does_not_name_it(workshop: Workshop, monkeypatch: 
 
 def test_what_fails_is_kept_and_can_be_done_again(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "link", pretended_link(lambda arch: None))
-    units = [fly_unit("raises"), fly_unit("drops_return"), fly_unit("spills")]
+    units = [fly_unit("raises"), fly_unit("drops_return"), fly_unit("spills"), fly_unit("speaks")]
     with pytest.raises(OctaveError, match="the build failed with ") as raised:
         shop.build([source(unit) for unit in units], keep_going=True)
     failed = shop.folder / "out" / "gfx942" / "failed"
@@ -70,6 +70,8 @@ def test_what_fails_is_kept_and_can_be_done_again(shop: Workshop, monkeypatch: p
     done = subprocess.run(["sh", str(failed / f"{name}.sh")], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "ValueError: this kernel cannot be traced" in done.stderr
+    subprocess.run(["sh", str(failed / f"{units[3].name}.sh")], check=True, stderr=subprocess.DEVNULL)
+    assert (failed / f"{units[3].name}.hsaco").stat().st_size > 0
 
 
 def test_nothing_in_flydsl_is_started_after_another_failure(shop: Workshop) -> None:

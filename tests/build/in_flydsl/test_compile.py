@@ -78,7 +78,7 @@ def test_after_a_refusal_nothing_is_started(tmp_path: Path, flydsl: None) -> Non
 
 def test_a_child_that_cannot_start(flydsl: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "child", lambda *words: [sys.executable, "-c", "raise SystemExit('no flydsl here')"])
-    with pytest.raises(OctaveError, match="flydsl's process failed:\n  no flydsl here"):
+    with pytest.raises(OctaveError, match="flydsl's process failed after 0 of 1 units:\n  no flydsl here"):
         Shop(tmp_path).compile([fly_unit()])
 
 

@@ -10,7 +10,7 @@ from octave_gen.errors import OctaveError
 
 
 def lines(source: str) -> list[str]:
-    return lint.problems(dedent(source), "k.py")
+    return list(lint.problems(dedent(source), "k.py"))
 
 
 @pytest.mark.parametrize(

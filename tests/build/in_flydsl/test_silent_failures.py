@@ -136,8 +136,10 @@ def test_spills(batch: Batch) -> None:
     assert "scratch_bytes is" in said
 
 
-def test_anything_that_is_printed(batch: Batch) -> None:
-    status, log = batch.failure("speaks")
+@pytest.mark.parametrize("name", ["speaks", "tells"])
+def test_anything_that_is_printed(batch: Batch, name: str) -> None:
+    """On stderr and on stdout."""
+    status, log = batch.failure(name)
     assert status == protocol.SPOKE
     assert log.startswith("warning: half of it was left out\n")
 

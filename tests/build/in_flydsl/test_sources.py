@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -116,19 +115,6 @@ def test_every_module_of_the_room_serves_a_tier() -> None:
         return  # a kernel that is not written yet cannot use what is written for it
     used = {file for kind, tier in TIERS for file in sources.files(unit_of(kind.name, tier))}
     assert {file for file in ROOM.glob("*.py") if file.name not in NEVER_IMPORTED} <= used
-
-
-def test_unstable_names_are_in_one_module() -> None:
-    for file in ROOM.glob("*.py"):
-        tree = ast.parse(file.read_text())
-        imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        imported += [item.name for node in ast.walk(tree) if isinstance(node, ast.Import) for item in node.names]
-        of_flydsl = {name for name in imported if name.partition(".")[0] == "flydsl"}
-        if file.name in {"__init__.py", "tiers.py", "request.py"}:
-            assert not of_flydsl, file.name
-        elif file.name != "unstable.py":
-            assert of_flydsl <= {"flydsl.compiler", "flydsl.expr"}, file.name
-            assert not [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr.startswith("_mlir")]
 
 
 def test_the_key_follows_sources_constants_version_and_linker(
