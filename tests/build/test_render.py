@@ -12,7 +12,7 @@ from octave_gen import paths, plan, spec
 from octave_gen.build import render
 from octave_gen.errors import OctaveError
 from octave_gen.kernels import KINDS
-from octave_gen.kernels.base import HIP
+from octave_gen.kernels.base import FLYDSL, HIP
 from octave_gen.plan import Unit
 
 
@@ -39,8 +39,9 @@ def test_every_symbol_of_a_unit_is_an_entry_point(units: list[Unit]) -> None:
         text = render.render_unit(unit)
         symbols = [symbol for variant in unit.variants for symbol in variant.symbols]
         for symbol in symbols:
-            assert text.count(f"void {symbol.name}(") == 1
-        assert text.count("extern") == len(symbols)
+            entry = f"\nkernel {symbol.name}\n" if unit.language == FLYDSL else f" void {symbol.name}("
+            assert text.count(entry) == 1
+        assert text.count("\nkernel " if unit.language == FLYDSL else "extern") == len(symbols)
 
 
 def test_the_kernel_for_few_workgroups_has_waves_and_threads_of_its_own(units: list[Unit]) -> None:
@@ -92,7 +93,7 @@ def test_no_file_of_a_unit_is_forgotten(units: list[Unit]) -> None:
 
 
 def test_every_template_and_header_serves_a_tier(units: list[Unit]) -> None:
-    used = {file for unit in units for file in render.template_files(unit)}
+    used = {file for unit in units if unit.language == HIP for file in render.template_files(unit)}
     # a tier that no chip offers yet has no unit of its own
     unit = units[0]
     for tier in (tier for kind in KINDS.values() for tier in kind.tiers if tier.language == HIP):
@@ -102,6 +103,15 @@ def test_every_template_and_header_serves_a_tier(units: list[Unit]) -> None:
         file for folder in ("hip", "include") for file in (paths.templates() / folder).rglob("*") if file.is_file()
     }
     assert used == there
+
+
+def test_every_module_in_flydsl_serves_a_tier(units: list[Unit]) -> None:
+    used = {file for unit in units if unit.language == FLYDSL for file in render.template_files(unit)}
+    room = paths.PACKAGE / "kernels" / "flydsl"
+    assert {file for file in used if file.parent == room} == set(room.glob("*.py")) - {
+        room / "__init__.py",
+        room / "tiers.py",
+    }
 
 
 def test_a_name_that_the_context_lacks_is_an_error(units: list[Unit], templates: Path) -> None:

@@ -98,12 +98,12 @@ def test_matrix_tier(library: Library, host_ops: Any, decode_arguments: Argument
 
 
 @pytest.mark.parametrize("use_wmma", [False, True])
-@pytest.mark.parametrize("tier", ["portable", "mfma"])
+@pytest.mark.parametrize(("tier", "kernel"), [("portable", ""), ("mfma", "_wide")])
 def test_a_tier_by_name(
-    library: Library, host_ops: Any, decode_arguments: Arguments, tier: str, use_wmma: bool
+    library: Library, host_ops: Any, decode_arguments: Arguments, tier: str, kernel: str, use_wmma: bool
 ) -> None:
     gpu.decode(**decode_arguments | {"tier": tier, "use_wmma": use_wmma}, place=place(library))
-    assert host_ops.calls[0][1] == f"decode_octave_k3v3_h128r64_g4_q4_f16_{tier}_gfx942"
+    assert host_ops.calls[0][1] == f"decode_octave_k3v3_h128r64_g4_q4_f16_{tier}_gfx942{kernel}"
 
 
 def test_prefill_of_a_tier_by_name(library: Library, host_ops: Any, prefill_arguments: Arguments) -> None:
