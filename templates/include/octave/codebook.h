@@ -36,7 +36,7 @@ OCTAVE_DEVICE uint32_t lookup4(uint32_t codes, uint32_t places = kPlaces) {
   return permute_bytes(upper, lower, ((codes >> 1) & 0x04040404u) | places);
 }
 
-// The codebooks plus 128: unsigned bytes.
+// The codebooks plus 128: unsigned bytes, whose bias is taken off the outputs.
 template <class Format>
 struct BiasedBook {
   static constexpr unsigned kSigns = 0x80808080u;

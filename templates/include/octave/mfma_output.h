@@ -77,11 +77,11 @@ OCTAVE_DEVICE void accumulate_tile(const TileWords<Format, Tile>& words, const M
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       if constexpr (Format::kVBits == 4) {
-        bytes[t] = lookup4<Biased<Format>>(nibble_codes(words.value[t][quad / 2], quad % 2), lane.places);
+        bytes[t] = lookup4<BiasedBook<Format>>(nibble_codes(words.value[t][quad / 2], quad % 2), lane.places);
       } else {
         const uint32_t low = Tile::kValueDims < 16 ? words.value[t][0] >> lane.value_shift : words.value[t][quad / 4];
         const uint32_t high = words.value_high[t][quad / 8] >> (lane.value_high_shift + quad % 8 / 4 * 4);
-        bytes[t] = lookup3<Biased<Format>>(plane_codes(low, high, quad % 4));
+        bytes[t] = lookup3<BiasedBook<Format>>(plane_codes(low, high, quad % 4));
       }
     }
 #pragma unroll

@@ -7,18 +7,6 @@
 
 namespace octave {
 
-// The codebooks plus 128: unsigned bytes, whose bias is taken off the outputs at the end.
-template <class Format>
-struct Biased {
-  static constexpr unsigned kSigns = 0x80808080u;
-  static constexpr unsigned kLut3Lo = Format::kLut3Lo ^ kSigns;
-  static constexpr unsigned kLut3Hi = Format::kLut3Hi ^ kSigns;
-  static constexpr unsigned kLut4Dword0 = Format::kLut4Dword0 ^ kSigns;
-  static constexpr unsigned kLut4Dword1 = Format::kLut4Dword1 ^ kSigns;
-  static constexpr unsigned kLut4Dword2 = Format::kLut4Dword2 ^ kSigns;
-  static constexpr unsigned kLut4Dword3 = Format::kLut4Dword3 ^ kSigns;
-};
-
 template <class Format, class Config>
 struct MfmaTile {
   static constexpr int kHeadSize = Format::kHeadSize;
