@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import sys
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from octave_gen.kernels.splits import MAX_KV_SPLITS, SPLIT_GRANULE, tokens_per_s
 CONTEXTS = (1024, 5000, 8192, 32768, 100_001, 380_000)
 BATCHES = (1, 3, 16, 64)
 GROUPS = ((1, 1), (6, 1), (16, 1), (6, 4), (8, 4))
-TIERS = [("gfx942", "portable"), ("gfx942", "mfma"), ("gfx1100", "portable"), ("gfx1100", "wmma")]
+TIERS = [("gfx942", "portable"), ("gfx942", "mfma"), ("gfx942", "flydsl"), ("gfx1100", "portable"), ("gfx1100", "wmma")]
 WITHIN = 1.10
 DECODE = {"batch": 1, "kv_heads": 2, "q_heads": 12, "head_size": 256, "slot_bytes": 248, "fmt": 4}
 
@@ -147,14 +148,24 @@ def test_the_name_of_a_driver_serves() -> None:
     assert kv_splits("gfx942:sramecc+:xnack-", **DECODE, max_context=8192) == plain
 
 
-def test_it_costs_less_than_a_tenth_of_a_millisecond() -> None:
-    kv_splits("gfx1100", **DECODE, max_context=131072)
-    times = []
-    for context in range(100_000, 100_200):
-        begin = time.perf_counter()
-        kv_splits("gfx1100", **DECODE, max_context=context)
-        times.append(time.perf_counter() - begin)
-    assert min(times) < 1e-4
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_a_choice_is_cheap(arch: str) -> None:
+    """In function calls, of Python and C, since time depends on what else the machine does: each takes about 0.1 us."""
+    kv_splits(arch, **DECODE, max_context=131072)
+    calls: list[str] = []
+
+    def count(frame: FrameType, event: str, called: object) -> None:
+        if event in ("call", "c_call"):
+            calls.append(event)
+
+    for context in (1_000, 100_000, 380_000):
+        calls.clear()
+        sys.setprofile(count)
+        try:
+            kv_splits(arch, **DECODE, max_context=context)
+        finally:
+            sys.setprofile(None)
+        assert 0 < len(calls) < 1200
 
 
 def test_everything_that_no_decode_has_is_named() -> None:
