@@ -154,7 +154,12 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
   const auto raw_v = load_raw<Value>(values + team_stride<Plan::kTokens>(team, value_token_stride), v_signs, place);
   schedule_barrier();
   float2 k[Key::kPairs], v[Value::kPairs];
-  rotate_raw<Key, Scalar>(raw_k, place, k);
+  if (k_center) {
+    first_stage_centered<Key>(raw_k, k_center + head * Format::kHeadSize, place, k);
+  } else {
+    first_stage<Key, Scalar>(raw_k, k);
+  }
+  other_stages<Key, Scalar>(place, k);
   rotate_raw<Value, Scalar>(raw_v, place, v);
   const uint32_t tables = local_address(shared[wave_index() * Plan::kTokens]) + team * Plan::kTeamBytes;
   encode_slot<Format, Scalar>(k, v, place, tables);
