@@ -13,7 +13,6 @@ from octave_gen.formats.codec import Codec
 Part = Literal["kv", "k", "v"]
 
 
-
 @dataclass
 class Recorder:
     """Keeps what enters each layer: query [q_heads, tokens, head], key and value [kv_heads, tokens, head]."""
@@ -48,13 +47,14 @@ class Quantized:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured: a codec by name, with or without centred K, for K, V or both."""
+    """What is measured: a codec by name, for K, V or both; centre: the largest position that its centres are for."""
 
     codec: str
-    centred: bool = False
+    centre: int | None = None
     part: Part = "kv"
 
     @property
     def label(self) -> str:
-        """Such as ``octave_k3v4``, ``octave_k3v4.centred`` or ``octave_k3v4.k``."""
-        return self.codec + (".centred" if self.centred else "") + ("" if self.part == "kv" else f".{self.part}")
+        """Such as ``octave_k3v4``, ``octave_k3v4.centre4095`` or ``octave_k3v4.k``."""
+        centre = "" if self.centre is None else f".centre{self.centre}"
+        return self.codec + centre + ("" if self.part == "kv" else f".{self.part}")

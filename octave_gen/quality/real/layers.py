@@ -10,13 +10,13 @@ from safetensors.torch import save
 from torch import Tensor
 
 from octave_gen.build.files import write_atomically
-from octave_gen.centring import Calibration, Center, Rotary
+from octave_gen.centring import Calibration, Rotary
 from octave_gen.quality.real.cache import Recorder
 from octave_gen.quality.real.model import Model
 
 
-def calibrate(model: Model, texts: Sequence[Tensor], max_position: int) -> dict[int, Center]:
-    """The centre of every layer's keys, for serving up to max_position; texts: int64 [tokens] each."""
+def calibrate(model: Model, texts: Sequence[Tensor]) -> dict[int, Calibration]:
+    """The keys of every layer on texts, int64 [tokens] each."""
     gatherers: dict[int, Calibration] = {}
     for ids in texts:
         record = Recorder()
@@ -27,7 +27,7 @@ def calibrate(model: Model, texts: Sequence[Tensor], max_position: int) -> dict[
                 rotary = Rotary.of_base(head_size, model.rope_base(layer))
                 gatherers[layer] = Calibration(kv_heads, head_size, rotary)
             gatherers[layer].add(key.transpose(0, 1), torch.arange(len(ids)))
-    return {layer: gatherer.center(max_position) for layer, gatherer in gatherers.items()}
+    return gatherers
 
 
 def capture(model: Model, ids: Tensor, path: Path) -> None:

@@ -13,10 +13,10 @@ WORDS = 4096
 def token_losses(hidden: Tensor, words: Tensor, targets: Tensor) -> Tensor:
     """-log p(target) in nats: hidden fp32 [tokens, dims], words fp32 [vocabulary, dims], int64 [tokens] -> [tokens]."""
     losses = []
-    for rows, wanted in zip(hidden.split(ROWS), targets.split(ROWS), strict=True):
+    for rows, wanted in zip(torch.split(hidden, ROWS), torch.split(targets, ROWS), strict=True):
         buffer = torch.empty(len(rows), WORDS)
         totals = []
-        for part in words.split(WORDS):
+        for part in torch.split(words, WORDS):
             logits = torch.mm(rows, part.T, out=buffer[:, : len(part)] if len(part) == WORDS else None)
             largest = logits.amax(-1, keepdim=True)
             totals.append(logits.sub_(largest).exp_().sum(-1).log_().add_(largest[:, 0]))

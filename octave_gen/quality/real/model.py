@@ -46,7 +46,8 @@ class Model:
 
     @property
     def sm_scale(self) -> float:
-        return float(self.config.query_pre_attn_scalar) ** -0.5
+        scale: float = self.config.query_pre_attn_scalar**-0.5
+        return scale
 
     def window(self, layer: int) -> int | None:
         """How many tokens, its own included, a query of the layer sees; None: all up to its own."""

@@ -6,37 +6,43 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import torch
+from torch import Tensor
 
 from octave_gen.build.files import write_atomically
 from octave_gen.formats.codec import Codec
 
-EXACT = "exact"
-"""The label of the losses without any quantization."""
+BLOCK_TOKENS: Final = 256
+"""Tokens whose mean loss is kept as one number."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """The files of one folder. Each is JSON: ``codec``, the digest of the codec that was measured, and ``losses``, the
-    mean loss in nats per token of each window, by the window's first token."""
+    """The files of one folder, ``<context>/<label>.json``.
+
+    Each holds ``codec``, the digest of the codec that was measured, and ``losses``: by the first token of each window,
+    the mean losses in nats of its blocks of 256 tokens, the last of which may be shorter.
+    """
 
     folder: Path
 
-    def losses(self, context: int, label: str, codec: str) -> dict[int, float]:
+    def losses(self, context: int, label: str, codec: str) -> dict[int, list[float]]:
         """What has been measured with this codec; nothing where the file is of another one."""
         path = self._path(context, label)
         if not path.exists():
             return {}
         held = json.loads(path.read_text(encoding="utf-8"))
-        return {int(start): loss for start, loss in held["losses"].items()} if held["codec"] == codec else {}
+        return {int(start): blocks for start, blocks in held["losses"].items()} if held["codec"] == codec else {}
 
-    def add(self, context: int, label: str, codec: str, start: int, loss: float) -> None:
-        losses = self.losses(context, label, codec) | {start: loss}
+    def add(self, context: int, label: str, codec: str, start: int, losses: Tensor) -> None:
+        """Adds a window: losses fp32 [tokens]."""
+        blocks = [round(float(block.double().mean()), 7) for block in torch.split(losses, BLOCK_TOKENS)]
+        found = self.losses(context, label, codec) | {start: blocks}
         path = self._path(context, label)
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"codec": codec, "losses": dict(sorted(losses.items()))}, indent=1)
-        write_atomically(path, text.encode())
+        write_atomically(path, json.dumps({"codec": codec, "losses": dict(sorted(found.items()))}).encode())
 
     def _path(self, context: int, label: str) -> Path:
         return self.folder / str(context) / f"{label}.json"
@@ -47,8 +53,7 @@ def codec_digest(codec: Codec) -> str:
     generator = torch.Generator().manual_seed(0)
     key, value = torch.randn(2, 64, codec.head_size, generator=generator)
     slots = codec.encode(key, value)
-    k_hat, v_hat = codec.decode(slots)
-    digest = hashlib.sha256(slots.numpy().tobytes())
-    for part in (k_hat, v_hat):
-        digest.update(part.contiguous().numpy().tobytes())
+    digest = hashlib.sha256(slots.contiguous().numpy().tobytes())
+    for decoded in codec.decode(slots):
+        digest.update(decoded.contiguous().numpy().tobytes())
     return digest.hexdigest()
