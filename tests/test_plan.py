@@ -92,16 +92,16 @@ def test_unit_and_source_leave_the_query_dtype_out() -> None:
     assert decode.geometry == decode.tier.geometry(decode.shape, decode.arch)
 
 
-def test_the_portable_catalogue_has_82_units_and_164_variants_per_arch(portable: list[Variant]) -> None:
+def test_the_portable_catalogue_has_108_units_and_216_variants_per_arch(portable: list[Variant]) -> None:
     for arch in ("gfx942", "gfx1100"):
         mine = [variant for variant in portable if variant.arch.name == arch]
-        assert len(mine) == 164
+        assert len(mine) == 216
         units = plan.units(mine)
-        assert len(units) == 82
+        assert len(units) == 108
         kinds = Counter(unit.first.kind.name for unit in units)
-        assert kinds == {"store": 6, "rotate": 2, "decode": 72, "reduce": 2}
+        assert kinds == {"store": 8, "rotate": 2, "decode": 96, "reduce": 2}
         assert all(len(unit.variants) == 2 for unit in units)
-    assert len(portable) == 2 * 164
+    assert len(portable) == 2 * 216
 
 
 def test_every_tier_of_decode_serves_the_whole_catalogue(catalogue: list[Variant]) -> None:
@@ -109,8 +109,8 @@ def test_every_tier_of_decode_serves_the_whole_catalogue(catalogue: list[Variant
     chips = [chip for chip in ARCHS.values() if not chip.on_request]
     offered = {(chip.name, tier.name) for chip in chips for tier in KINDS["decode"].tiers_on(chip)}
     assert offered >= {("gfx942", "portable"), ("gfx942", "mfma"), ("gfx1100", "portable")}
-    assert Counter((v.arch.name, v.tier.name) for v in decode) == dict.fromkeys(offered, 144)
-    assert Counter((u.first.arch.name, u.first.tier.name) for u in plan.units(decode)) == dict.fromkeys(offered, 72)
+    assert Counter((v.arch.name, v.tier.name) for v in decode) == dict.fromkeys(offered, 192)
+    assert Counter((u.first.arch.name, u.first.tier.name) for u in plan.units(decode)) == dict.fromkeys(offered, 96)
 
 
 def test_the_catalogue_has_the_promised_groups(catalogue: list[Variant]) -> None:
@@ -327,7 +327,7 @@ def test_select_matches_whole_names_by_glob(catalogue: list[Variant]) -> None:
     assert plan.select(catalogue, None) == catalogue
     assert plan.select(catalogue, "*") == catalogue
     chosen = plan.select(catalogue, "decode_*_g6_q[14]_bf16_portable_*942")
-    assert len(chosen) == 2 * 3 * 2
+    assert len(chosen) == 2 * 4 * 2
     assert plan.select(catalogue, "rotate_h256_f16_portable_gfx942")[0].kind.name == "rotate"
 
 
