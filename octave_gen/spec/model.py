@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from octave_gen.kernels import KINDS
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -55,7 +57,10 @@ class BudgetRule:
 
 @dataclass(frozen=True)
 class Spec:
-    """One spec file: what to build. ``source`` is the label that reports and the manifest show."""
+    """One spec file: what to build. ``source`` is the label that reports and the manifest show.
+
+    kernels: the kinds that it asks for.
+    """
 
     source: str
     family: str
@@ -67,3 +72,4 @@ class Spec:
     query_dtypes: tuple[str, ...]
     archs: tuple[str, ...]
     budgets: tuple[BudgetRule, ...]
+    kernels: tuple[str, ...] = tuple(KINDS)
