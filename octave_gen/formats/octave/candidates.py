@@ -63,29 +63,33 @@ _INTEGERS = 1.5 * 2.0**23
 
 
 def c_constants() -> str:
-    """The tables as members of a C++ struct, for the 3-bit codes, then the 4-bit ones.
+    """The tables as members of a C++ struct, each for the 3-bit codes, then the 4-bit ones; rows are filled up with 0.
 
-    kSearchStarts: where each candidate's bins start, as offsets in bytes, and its levels' gains in halves of a word,
-    the square in the upper one. kSearchRows: of each code its value, the threshold above it and its rounding, and what
-    q * s exceeds there without them.
+    kSearchStarts: of each candidate its `starts`, as offsets in bytes. kSearchGains: `gains`, the level's in the lower
+    half of a word, the square's in the upper one. kSearchRows: of each code its value and the threshold above it, what
+    is added before the threshold is rounded, and what the integer threshold counts from.
     """
-    lines = []
-    for bits in LUT:
-        body = ",\n".join(
-            f"    {{{', '.join(str(4 * start) for start in starts)}}}" for starts in CANDIDATES.starts(bits)
-        )
-        shape = f"[{len(CANDIDATES.numerators)}][{len(gains(bits))}]"
-        lines.append(f"static constexpr unsigned short kSearchStarts{bits}{shape} = {{\n{body}}};\n")
-        body = ", ".join(f"0x{square << 16 | level:08x}u" for level, square in gains(bits))
-        lines.append(f"static constexpr unsigned kSearchGains{bits}[{len(gains(bits))}] = {{{body}}};\n")
+    starts = [[_row([4 * start for start in row]) for row in CANDIDATES.starts(bits)] for bits in LUT]
+    words = [_row([square << 16 | level for level, square in gains(bits)]) for bits in LUT]
     rows = [
         (float(value), limit, *_rounding_and_base(limit))
         for bits in LUT
         for value, limit in zip(LUT[bits], (*thresholds(bits), 0.0), strict=True)
     ]
-    body = ",\n".join(f"    {{{', '.join(f'{number.hex()}f' for number in row)}}}" for row in rows)
-    lines.append(f"static constexpr float kSearchRows[{len(rows)}][4] = {{\n{body}}};\n")
-    return "".join(lines)
+    tables = {
+        f"unsigned short kSearchStarts[{len(starts)}][{len(CANDIDATES.numerators)}][8]": [
+            ",\n     ".join(table).join("{}") for table in starts
+        ],
+        f"unsigned kSearchGains[{len(words)}][8]": words,
+        f"float kSearchRows[{len(rows)}][4]": [", ".join(f"{x.hex()}f" for x in row).join("{}") for row in rows],
+    }
+    return "".join(
+        f"static constexpr {name} = {{\n    {(',' + chr(10) + '    ').join(body)}}};\n" for name, body in tables.items()
+    )
+
+
+def _row(numbers: list[int]) -> str:
+    return ", ".join(map(str, (*numbers, *(0,) * (8 - len(numbers))))).join("{}")
 
 
 def _rounding_and_base(limit: float) -> tuple[float, float]:
