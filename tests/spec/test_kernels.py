@@ -20,6 +20,7 @@ WIDE = """
 edition = 1
 family = "octave"
 cache_dtypes = ["octave_k3v3"]
+encoders = ["plain"]
 head_size = 512
 rotary_dims = 128
 gqa_groups = [4]
