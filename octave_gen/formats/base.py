@@ -48,6 +48,14 @@ class Family(Protocol):
     def cache_dtypes(self) -> tuple[CacheDtype, ...]: ...
 
     @property
+    def encoders(self) -> tuple[str, ...]:
+        """How scales and codes can be chosen, by name; slots do not tell which encoder wrote them."""
+
+    @property
+    def default_encoder(self) -> str:
+        """One of `encoders`, for a caller that names none."""
+
+    @property
     def block_dims(self) -> int:
         """head_size and rotary_dims are multiples of it."""
 

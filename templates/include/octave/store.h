@@ -127,12 +127,14 @@ OCTAVE_DEVICE void encode_slot(const float2 (&k)[StorePlan<Format>::Key::kPairs]
   pack<Value>(v_codes, 0, place, slot + Format::kVOffset, slot + Format::kVOffset, slot + Format::kVHighPlane);
 }
 
-template <class Format, int kWaves, class Scalar>
+// Config: kWaves of a workgroup, and which encoder, kSearch or the plain one. k_center: of each kv head, or null.
+template <class Format, class Config, class Scalar>
 OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* cache, const int64_t* slot_mapping,
                                const uint32_t* k_signs, const uint32_t* v_signs, int64_t key_token_stride,
                                int64_t key_head_stride, int64_t value_token_stride, int64_t value_head_stride,
                                int64_t cache_block_stride, int64_t cache_head_stride, int64_t cache_row_stride,
-                               int32_t num_tokens, int32_t block_size) {
+                               int32_t num_tokens, int32_t block_size, const Scalar* k_center) {
+  constexpr int kWaves = Config::kWaves;
   using Plan = StorePlan<Format>;
   using Key = typename Plan::Key;
   using Value = typename Plan::Value;
@@ -152,7 +154,12 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
   const auto raw_v = load_raw<Value>(values + team_stride<Plan::kTokens>(team, value_token_stride), v_signs, place);
   schedule_barrier();
   float2 k[Key::kPairs], v[Value::kPairs];
-  rotate_raw<Key, Scalar>(raw_k, place, k);
+  if (k_center) {
+    first_stage_centered<Key>(raw_k, k_center + head * Format::kHeadSize, place, k);
+  } else {
+    first_stage<Key, Scalar>(raw_k, k);
+  }
+  other_stages<Key, Scalar>(place, k);
   rotate_raw<Value, Scalar>(raw_v, place, v);
   const uint32_t tables = local_address(shared[wave_index() * Plan::kTokens]) + team * Plan::kTeamBytes;
   encode_slot<Format, Scalar>(k, v, place, tables);
