@@ -1,4 +1,4 @@
-"""What the design document of the Octave cache states in numbers. docs/claims.md lists the claims."""
+"""What the design document of the Octave cache states in numbers; docs/claims.md lists it."""
 
 from __future__ import annotations
 
@@ -201,7 +201,13 @@ def test_a_bit_moved_from_v_to_k_at_228_bytes(generator: str, v_has_more: float,
 
 @pytest.mark.parametrize(
     ("generator", "saved"),
-    [("isotropic", 0.10), ("needle", 0.13), ("rotary_dominated", 0.16), ("constant_pairs", 0.25), ("heavy_tailed", 0.59)],
+    [
+        ("isotropic", 0.10),
+        ("needle", 0.13),
+        ("rotary_dominated", 0.16),
+        ("constant_pairs", 0.25),
+        ("heavy_tailed", 0.59),
+    ],
 )
 def test_output_error_below_turboquant_at_equal_size(generator: str, saved: float) -> None:
     assert [make(name, HEAD, ROTARY).slot_bytes for name in ("octave_k3v3_compact", "turboquant_3bit_nc")] == [196, 198]
