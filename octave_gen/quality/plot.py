@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 WIDTH: Final = 960
-HEIGHT: Final = 400
+HEIGHT: Final = 480
 LEFT: Final = 64
 RIGHT: Final = 940
 TOP: Final = 14
-BOTTOM: Final = 356
+BOTTOM: Final = 436
 LETTER: Final = 6.2
 """Width of a letter of a label at 11 px in most fonts, at most."""
 LINE: Final = 12.0
