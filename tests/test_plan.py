@@ -35,6 +35,7 @@ def make(
         source=source,
         family="octave",
         cache_dtypes=("octave_k3v4",),
+        encoders=("plain",),
         head_size=head_size,
         rotary_dims=64,
         gqa_groups=gqa_groups,
@@ -73,8 +74,8 @@ def test_names_follow_the_scheme() -> None:
     names = [variant.name for variant in plan.variants([make(archs=("gfx942", "gfx1100"))])]
     assert "decode_octave_k3v4_h256r64_g6_q1_f16_mfma_gfx942" in names
     assert [name for name in names if "_portable_" in name] == [
-        "store_octave_k3v4_h256r64_f16_portable_gfx1100",
-        "store_octave_k3v4_h256r64_f16_portable_gfx942",
+        "store_octave_k3v4_h256r64_plain_f16_portable_gfx1100",
+        "store_octave_k3v4_h256r64_plain_f16_portable_gfx942",
         "rotate_h256_f16_portable_gfx1100",
         "rotate_h256_f16_portable_gfx942",
         "decode_octave_k3v4_h256r64_g6_q1_f16_portable_gfx1100",
@@ -180,7 +181,7 @@ def test_the_same_spec_twice_changes_nothing() -> None:
 def test_budgets_that_contradict_name_the_variant_and_both_specs() -> None:
     other = make(source="two.toml", budget=replace(BUDGET, vgprs=64))
     error = refusal([make(source="one.toml"), other])
-    assert error.what == "store_octave_k3v4_h256r64_f16_portable_gfx942 is asked for with two budgets"
+    assert error.what == "store_octave_k3v4_h256r64_plain_f16_portable_gfx942 is asked for with two budgets"
     assert error.where == "one.toml, two.toml"
 
 
@@ -341,7 +342,7 @@ def test_select_matches_whole_names_by_glob(catalogue: list[Variant]) -> None:
         ("decode_octave_k4v4*", "decode_octave_k3v4_h128r64_g4_q1_f16_portable_gfx942"),
         ("DECODE*g16*GFX1100", "decode_octave_k3v3_h128r64_g16_q1_f16_portable_gfx1100"),
         ("rotate_h64_*", "rotate_h256_f16_portable_gfx942"),
-        ("stor", "store_octave_k3v3_h128r64_f16_portable_gfx942"),
+        ("stor", "store_octave_k3v3_h128r64_plain_f16_portable_gfx942"),
         ("decode", "decode_octave_k3v3_h128r64_g4_q1_f16_portable_gfx942"),
     ],
 )

@@ -22,6 +22,7 @@ _COLUMNS: Final = (
     "slot bytes",
     "head",
     "rotary",
+    "encoders",
     "GQA groups",
     "query groups",
     "query dtypes",
@@ -30,8 +31,8 @@ _COLUMNS: Final = (
 )
 _COUNTED_GROUP: Final = 6
 _COUNTED_DTYPE: Final = "fp16"
-_COUNTED_COLUMNS: Final = ("kernel", "per", "arch", "tier", "query group", "VALU", "clocks", "HBM clocks")
-_MERGED: Final = ("query dtypes", "GQA groups", "query groups", "tier", "arch")
+_COUNTED_COLUMNS: Final = ("kernel", "per", "arch", "tier", "encoder", "query group", "VALU", "clocks", "HBM clocks")
+_MERGED: Final = ("query dtypes", "encoders", "GQA groups", "query groups", "tier", "arch")
 """Columns that may hold several values, in the order in which rows that agree on all others are merged."""
 
 Row = tuple[tuple[str, ...], ...]
@@ -58,6 +59,7 @@ def _row(variant: Variant) -> Row:
         size,
         shape.head_size,
         shape.rotary_dims,
+        shape.encoder,
         shape.gqa_group,
         shape.query_group,
         shape.scalar,
@@ -78,8 +80,9 @@ def counted_table(planned: Iterable[Variant]) -> str:
     the clocks those that HBM takes for the slot that is read."""
     rows: dict[tuple[str, ...], list[Variant]] = {}
     for variant in _counted(planned):
-        queries = str(variant.shape.query_group or "")
-        key = (variant.kind.name, WORK[variant.kind.name], variant.arch.name, variant.tier.name, queries)
+        kind, shape = variant.kind.name, variant.shape
+        choices = (shape.encoder or "", str(shape.query_group or ""))
+        key = (kind, WORK[kind], variant.arch.name, variant.tier.name, *choices)
         rows.setdefault(key, []).append(variant)
     return table(_COUNTED_COLUMNS, [[*key, *_counts(group)] for key, group in rows.items()])
 

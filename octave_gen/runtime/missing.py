@@ -17,6 +17,7 @@ _NEAREST = 3
 _CHOICES = (
     ("gqa_group",),
     ("query_group",),
+    ("encoder",),
     ("query_dtype",),
     ("cache_dtype", "slot_bytes"),
     ("head_size", "slot_bytes"),
@@ -56,7 +57,8 @@ def describe(key: VariantKey) -> str:
     rotary = _rotary_dims(key)
     if rotary:
         parts.append(f"rotary_dims {rotary}")
-    parts += [f"{name} {getattr(key, name)}" for name in ("gqa_group", "query_group") if getattr(key, name) is not None]
+    choices = ("gqa_group", "query_group", "encoder")
+    parts += [f"{name} {getattr(key, name)}" for name in choices if getattr(key, name) is not None]
     parts += [key.query_dtype, f"{key.tier} tier"]
     return f"{key.kind} on {key.arch}: " + ", ".join(part for part in parts if part)
 
@@ -77,6 +79,7 @@ def shipped_name(key: VariantKey) -> str | None:
             slot_bytes=manifest.slot_bytes(variant),
             gqa_group=shape.gqa_group,
             query_group=shape.query_group,
+            encoder=shape.encoder,
         )
         if found == key:
             return variant.name
@@ -148,6 +151,7 @@ def _refusal(key: VariantKey) -> str | None:
         rotary_dims=rotary,
         gqa_group=key.gqa_group,
         query_group=key.query_group,
+        encoder=key.encoder,
     )
     return refused or tier.refuse(shape, chip)
 

@@ -24,13 +24,18 @@ from octave_gen.spec.fields import (
 from octave_gen.spec.model import Budget, BudgetRule, CountedBudget
 from octave_gen.spec.report import Problem
 
-SHAPE_KEYS = {"cache_dtypes": "cache_dtype", "gqa_groups": "gqa_group", "query_groups": "query_group"}
+SHAPE_KEYS = {
+    "cache_dtypes": "cache_dtype",
+    "gqa_groups": "gqa_group",
+    "query_groups": "query_group",
+    "encoders": "encoder",
+}
 """The selectors of a budget that are keys of the spec too, and the fields of a Shape that they select by."""
 
 Value = str | int | None
-Cell = tuple[Value, Value, Value]
-"""A cache_dtype, a gqa_group and a query_group; None where a kernel does not depend on it."""
-_UNKNOWN: Cell = (None, None, None)
+Cell = tuple[Value, Value, Value, Value]
+"""A cache_dtype, a gqa_group, a query_group and an encoder; None where a kernel does not depend on it."""
+_UNKNOWN: Cell = (None, None, None, None)
 
 
 @dataclass(frozen=True)
@@ -175,8 +180,10 @@ def _cells(kind: KernelKind, chip: Arch, spec: Checked) -> dict[str, list[Cell]]
 
     Where none holds any, or the head is not known, the mistake is in the shape: every tier is taken to hold all.
     """
-    dtypes, gqa, query = (spec.values[name] if field in kind.fields else (None,) for name, field in SHAPE_KEYS.items())
-    cells = list(product(dtypes, gqa, query))
+    dtypes, gqa, query, encoders = (
+        spec.values[name] if field in kind.fields else (None,) for name, field in SHAPE_KEYS.items()
+    )
+    cells = list(product(dtypes, gqa, query, encoders))
     tiers = kind.tiers_on(chip)
     held: dict[str, list[Cell]] = {}
     if all(name in spec.values for name in ("family", "head_size", "rotary_dims")):
@@ -208,8 +215,8 @@ def _by_tier(
             yield tiers, f" in the {' and '.join(tiers)} tier{words}"
 
 
-Groups = tuple[tuple[Value, Value], ...]
-"""Pairs of a gqa_group and a query_group."""
+Groups = tuple[tuple[Value, Value, Value], ...]
+"""A gqa_group, a query_group and an encoder each; no kernel depends on groups and on encoders."""
 
 
 def _which(some: Sequence[Cell], cells: Sequence[Cell]) -> str:
@@ -232,14 +239,17 @@ def _which(some: Sequence[Cell], cells: Sequence[Cell]) -> str:
     return ", " + "; ".join(parts)
 
 
-def _show_groups(pairs: Groups) -> str:
+def _show_groups(groups: Groups) -> str:
+    encoders = [encoder for *_, encoder in groups if encoder is not None]
+    if encoders:
+        return f"encoder {_list(encoders)}"
     by_query: dict[Value, list[Value]] = {}
-    for gqa, query in pairs:
+    for gqa, query, _ in groups:
         by_query.setdefault(query, []).append(gqa)
     by_gqa: dict[tuple[Value, ...], list[Value]] = {}
-    for query, groups in by_query.items():
-        by_gqa.setdefault(tuple(groups), []).append(query)
-    parts = (f"gqa_group {_list(groups)} with query_group {_list(queries)}" for groups, queries in by_gqa.items())
+    for query, gqa_groups in by_query.items():
+        by_gqa.setdefault(tuple(gqa_groups), []).append(query)
+    parts = (f"gqa_group {_list(gqa)} with query_group {_list(queries)}" for gqa, queries in by_gqa.items())
     return " and ".join(parts)
 
 

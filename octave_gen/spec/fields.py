@@ -11,7 +11,7 @@ from typing import Any
 from octave_gen import arch
 from octave_gen.arch import Arch
 from octave_gen.errors import did_you_mean
-from octave_gen.formats import CACHE_DTYPES, FAMILIES
+from octave_gen.formats import CACHE_DTYPES, ENCODERS, FAMILIES
 from octave_gen.kernels import KINDS, KernelKind
 from octave_gen.kernels.base import MAX_GROUP, SCALARS
 from octave_gen.spec.report import Problem, show_key
@@ -41,6 +41,7 @@ def _arch_refusal(name: str) -> str | None:
 _GROUPS = Integer(1, MAX_GROUP)
 _ARCH = Word("arch", tuple(arch.ARCHS), refusal=_arch_refusal)
 _CACHE_DTYPE = Word("cache dtype", tuple(CACHE_DTYPES))
+_ENCODER = Word("encoder", ENCODERS)
 
 
 def spec_fields(table: Mapping[str, Any]) -> tuple[Field, ...]:
@@ -53,6 +54,7 @@ def spec_fields(table: Mapping[str, Any]) -> tuple[Field, ...]:
         Field("edition", Integer(EDITION, EDITION), fix=f"write edition = {EDITION} as the first line"),
         Field("family", Word("format family", tuple(FAMILIES))),
         Field("cache_dtypes", ListOf(_CACHE_DTYPE)),
+        Field("encoders", ListOf(_ENCODER)),
         Field("head_size", replace(dims, offered=possible_heads(families, chips_of(table)))),
         Field("rotary_dims", dims),
         Field("gqa_groups", ListOf(_GROUPS)),
@@ -70,6 +72,7 @@ SELECTORS = (
     Field("cache_dtypes", ListOf(_CACHE_DTYPE, if_empty=_EVERY.format("cache dtype")), required=False),
     Field("gqa_groups", ListOf(_GROUPS, if_empty=_EVERY.format("group")), required=False),
     Field("query_groups", ListOf(_GROUPS, if_empty=_EVERY.format("group")), required=False),
+    Field("encoders", ListOf(_ENCODER, if_empty=_EVERY.format("encoder")), required=False),
 )
 
 

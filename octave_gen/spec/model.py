@@ -49,6 +49,7 @@ class BudgetRule:
     gqa_groups: tuple[int, ...] = ()
     query_groups: tuple[int, ...] = ()
     cache_dtypes: tuple[str, ...] = ()
+    encoders: tuple[str, ...] = ()
     counted: CountedBudget = UNCOUNTED
     tiers: tuple[str, ...] = ()
 
@@ -60,6 +61,7 @@ class Spec:
     source: str
     family: str
     cache_dtypes: tuple[str, ...]
+    encoders: tuple[str, ...]
     head_size: int
     rotary_dims: int
     gqa_groups: tuple[int, ...]

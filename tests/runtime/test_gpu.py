@@ -31,7 +31,7 @@ def place(*libraries: Library, arch: str = "gfx942") -> gpu.Place:
 def test_cache_store(library: Library, host_ops: Any, store_arguments: Arguments) -> None:
     gpu.cache_store(**store_arguments, place=place(library))
     ((kernargs, symbol, grid, threads, stream),) = host_ops.calls
-    assert symbol == "store_octave_k3v3_h128r64_f16_portable_gfx942"
+    assert symbol == "store_octave_k3v3_h128r64_plain_f16_portable_gfx942"
     assert (grid, threads, stream) == ([1, 2, 1], 256, STREAM)
     a = store_arguments
     pointers = [a[name].data_ptr() for name in ("key", "value", "cache", "slot_mapping", "k_signs", "v_signs")]

@@ -53,7 +53,7 @@ def launches(report: dict[str, Any], arch: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_symbols_and_order(arch: str, report: dict[str, Any]) -> None:
     symbols = [
-        f"store_octave_k3v3_h128r64_f16_portable_{arch}",
+        f"store_octave_k3v3_h128r64_plain_f16_portable_{arch}",
         f"rotate_h128_f16_portable_{arch}",
         f"decode_octave_k3v3_h128r64_g4_q4_bf16_portable_{arch}",
         f"reduce_h128_bf16_portable_{arch}",

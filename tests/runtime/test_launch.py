@@ -58,7 +58,7 @@ def variant_of(
 def test_store(arch: str, threads: int, make_library: Callable[..., Library]) -> None:
     variant = variant_of(make_library(arch), "store", "bf16")
     made = launch.store_launch(variant, KEY, VALUE, CACHE, SLOTS, K_SIGNS, V_SIGNS)
-    assert made.symbol == f"store_octave_k3v3_h128r64_bf16_portable_{arch}"
+    assert made.symbol == f"store_octave_k3v3_h128r64_plain_bf16_portable_{arch}"
     assert (made.grid, made.threads) == ((1, 2, 1), threads)  # 7 slots of a workgroup's 8 or more
     pointers = (0x1000, 0x2000, 0x7F00_0000_0000, 0x3000, 0x4000, 0x5000)
     strides = (300, 140, 320, 150, 1 << 33, 2048, 128)

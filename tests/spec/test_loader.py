@@ -28,10 +28,11 @@ DIMS = "    allowed: 64, 128, 192, 256, 320, 384, 448, 512"
 GROUPS = "    allowed: 1 to 16"
 DTYPES = "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4"
 SCALARS = "    allowed: fp16, bf16"
+ENCODERS = "    allowed: plain, search"
 CHIPS = "    allowed: gfx942, gfx1100, gfx950"
 KEYS = (
-    "    allowed: edition, family, cache_dtypes, head_size, rotary_dims, gqa_groups, query_groups, query_dtypes, "
-    "archs, budget"
+    "    allowed: edition, family, cache_dtypes, encoders, head_size, rotary_dims, gqa_groups, query_groups, "
+    "query_dtypes, archs, budget"
 )
 
 
@@ -43,6 +44,7 @@ def test_a_valid_spec_is_loaded_as_it_is_written(spec_text: Text, load_text: Cal
         source="mine.toml",
         family="octave",
         cache_dtypes=("octave_k3v3",),
+        encoders=("plain",),
         head_size=256,
         rotary_dims=64,
         gqa_groups=(1, 6),
@@ -140,6 +142,21 @@ TOP_LEVEL = {
             DTYPES,
         ],
     ),
+    "unknown encoder": (
+        "encoders",
+        '["serch"]',
+        ['  encoders[0]: "serch" is no encoder (did you mean search?)', ENCODERS],
+    ),
+    "encoders without a list": (
+        "encoders",
+        '"plain"',
+        [
+            '  encoders: expected a list, got the string "plain"',
+            ENCODERS,
+            '    fix: write encoders = ["plain"]',
+        ],
+    ),
+    "no encoder": ("encoders", "[]", ["  encoders: the list is empty", ENCODERS]),
     "unknown arch": ("archs", '["gfx943"]', ['  archs[0]: "gfx943" is no arch (did you mean gfx942, gfx950?)', CHIPS]),
     "arch in wrong case": (
         "archs",
@@ -305,6 +322,7 @@ def test_every_group_from_1_to_16_and_every_dtype_is_allowed(spec_text: Text, lo
     ("wrong", "right"),
     [
         ("cache_dtype", "cache_dtypes"),
+        ("encoder", "encoders"),
         ("head-size", "head_size"),
         ("Rotary_Dims", "rotary_dims"),
         ("gqa_group", "gqa_groups"),
