@@ -11,7 +11,7 @@ import torch
 from octave_gen.formats import lloyd_max
 from octave_gen.formats.codecs import make
 from octave_gen.formats.octave.arithmetic import walsh_hadamard
-from octave_gen.formats.turbo import BLOCK, CENTROIDS, CHUNK, ChunkCode
+from octave_gen.formats.turbo import CENTROIDS, CHUNK, ChunkCode
 from octave_gen.quality.attention import compare
 from octave_gen.quality.synthetic import GENERATORS, Shape
 
@@ -60,16 +60,6 @@ def test_error_and_shrinking(width: int, nmse: float, slope: float, norm: float)
     assert float((x - x_hat).square().sum() / energy) == pytest.approx(nmse, rel=0.01)
     assert float((x * x_hat).sum() / energy) == pytest.approx(slope, abs=0.001)
     assert float((x_hat.norm(dim=-1) / x.norm(dim=-1)).mean()) == pytest.approx(norm, abs=0.001)
-
-
-def test_halves_of_a_head_are_coded_alone() -> None:
-    x = torch.randn(50, 256, generator=torch.Generator().manual_seed(1))
-    whole, half = ChunkCode(256, 3), ChunkCode(128, 3)
-    packed = whole.encode(x * torch.tensor([1.0, 1000.0]).repeat_interleave(128))
-    assert torch.equal(packed[:, : half.size], half.encode(x[:, :128]))
-    blocks = packed.reshape(50, 256 // BLOCK, -1)[..., :2]
-    assert (blocks[:, 1:4] == blocks[:, :1]).all()
-    assert (blocks[:, 5:] == blocks[:, 4:5]).all()
 
 
 def test_the_transform_moves_to_the_query_and_out_of_the_sum() -> None:
