@@ -149,6 +149,13 @@ def _one_bit() -> Tensor:
     return code.decode(code.encode(gaussian()))
 
 
+@pytest.mark.parametrize("bits", [2, 3, 4])
+def test_mse_with_the_residual(bits: int) -> None:
+    # signs of a rotation estimate r with an error of pi / 2 - 1 of its energy
+    ratio = mse(octopus(bits, residual=True), gaussian()) / mse(octopus(bits), gaussian())
+    assert ratio == pytest.approx(math.pi / 2 - 1, abs=0.01)
+
+
 @pytest.mark.parametrize("bits", [2, 3])
 def test_one_more_bit_is_better_than_the_residual(bits: int) -> None:
     plain, residual = make(f"octopus_{bits + 1}", HEAD, HEAD), make(f"octopus_{bits}_qjl", HEAD, HEAD)
