@@ -110,7 +110,7 @@ OCTAVE_DEVICE void count_values(const float2 (&rounded)[Coded::kPairs], uint32_t
 }
 
 // Adds the value of the lane kDistance above, and so on with twice the distance.
-template <int kLanes, int kDistance>
+template <int kLanes, int kDistance = 1>
 OCTAVE_DEVICE void add_from_above(int lane, uint32_t& value) {
   if constexpr (kDistance < kLanes) {
     const auto above = move_dpp<dpp::kRowShiftLeft + kDistance>(value);
@@ -120,11 +120,11 @@ OCTAVE_DEVICE void add_from_above(int lane, uint32_t& value) {
   }
 }
 
-// Of each bin of the block the sum of its word and all above it.
-template <class Coded>
+// Of each bin the sum of its word and all above it, by all lanes of the team.
+template <int kLanes>
 OCTAVE_DEVICE void sum_from_above(uint32_t histogram) {
-  constexpr int kOwn = kBins / Coded::kLanes;
-  const int lane = lane_index() % Coded::kLanes;
+  constexpr int kOwn = kBins / kLanes;
+  const int lane = lane_index() % kLanes;
   const uint32_t own = histogram + lane * (4 * kOwn);
   uint4 words[kOwn / 4];
 #pragma unroll
@@ -132,7 +132,7 @@ OCTAVE_DEVICE void sum_from_above(uint32_t histogram) {
 #pragma unroll
   for (int i = kOwn - 2; i >= 0; --i) words[i / 4][i % 4] += words[(i + 1) / 4][(i + 1) % 4];
   uint32_t above = words[0][0];
-  add_from_above<Coded::kLanes, 1>(lane, above);
+  add_from_above<kLanes>(lane, above);
   above -= words[0][0];
 #pragma unroll
   for (int i = 0; i < kOwn / 4; ++i) local_store(own + 16 * i, words[i] + above);
@@ -201,18 +201,20 @@ struct Searched {
       const float2 both = {ratio[i / Coded::kInLane], ratio[(i + Coded::kPairs) / Coded::kInLane]};
       rounded[i] = __builtin_elementwise_fma(x[i], both, base);
     }
+    constexpr int kUsed = Coded::kBlocksOfSet * kHistogramBytes;
     const uint32_t histogram = room + place / Coded::kLanes * kHistogramBytes;
     for_sets<Coded>([&](auto set) {
       constexpr int s = decltype(set)::value;
       const Weighing<Format, Coded, s> weighing(place);
 #pragma unroll
-      for (int i = 0; i < kHistogramBytes; i += 16 * Coded::kLanes) {
-        local_store(histogram + i + lane_index() % Coded::kLanes * 16, uint4{});
+      for (int i = 0; i < kUsed; i += 16 * Coded::kTeamLanes) {
+        local_store(room + i + lane_index() % Coded::kTeamLanes * 16, uint4{});
       }
       wave_fence();
       count_values<Coded, s>(rounded, histogram);
       wave_fence();
-      sum_from_above<Coded>(histogram);
+#pragma unroll
+      for (int i = 0; i < kUsed; i += kHistogramBytes) sum_from_above<Coded::kTeamLanes>(room + i);
       wave_fence();
       factor[s] = best_factor<Format, Coded, s>(weighing, histogram);
       wave_fence();

@@ -21,6 +21,7 @@ struct Part {
   static constexpr int kInLane = kBlockDims == kHeadSize ? kElements : 8;
   static constexpr int kSets = kElements / kInLane;
   static constexpr int kLanes = kBlockDims / kInLane;
+  static constexpr int kTeamLanes = kTeam<kHeadSize>;
   static constexpr int kStride = kHeadSize / kSets;  // dims from a set to the next
   static_assert(kSets == 1 || kSets % 2 == 0, "pairs lie in one set, or in two");
 };
