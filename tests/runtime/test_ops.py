@@ -90,7 +90,7 @@ def test_signs_are_arguments(store_arguments: Arguments) -> None:
     assert not torch.equal(caches[1], caches[2])
 
 
-@pytest.mark.parametrize("dtype", CACHE_DTYPES)
+@pytest.mark.parametrize("dtype", ["octave_k3v3_compact", "octave_k3v3", "octave_k3v4"])
 @pytest.mark.parametrize("head_size", [128, 256])
 def test_golden_data(dtype: str, head_size: int) -> None:
     with np.load(GOLDEN) as arrays:

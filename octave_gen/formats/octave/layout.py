@@ -26,6 +26,7 @@ COMPACT_FLAG = 16  # fmt = v_bits + 16 * compact
 CACHE_DTYPES = (
     CacheDtype("octave_k3v3_compact", NAME, 3 + COMPACT_FLAG),
     CacheDtype("octave_k3v3", NAME, 3),
+    CacheDtype("octave_k3v4_compact", NAME, 4 + COMPACT_FLAG),
     CacheDtype("octave_k3v4", NAME, 4),
 )
 FMTS = tuple(sorted(dtype.fmt for dtype in CACHE_DTYPES))
