@@ -60,7 +60,7 @@ def _map(name: str) -> str:
 
 
 def _rate(codec: Codec) -> str:
-    return f"{4 * codec.slot_bytes / codec.head_size:.4g}"
+    return f"{4 * codec.slot_bytes / codec.head_size:.5g}"
 
 
 def _formats() -> str:

@@ -48,7 +48,7 @@ def test_a_map_names_slot_and_rate_of_both_heads(name: str) -> None:
     drawn = format_pages.pages()[PAGE][f"map-{name}"]()
     for head, rotary in format_pages.DRAWN:
         size = SlotLayout.of(head, rotary, CACHE_DTYPES[name].fmt).slot_bytes
-        assert f"head {head}, rotary {rotary}: {size} bytes, {4 * size / head:.4g} bits per value\n" in drawn
+        assert f"head {head}, rotary {rotary}: {size} bytes, {4 * size / head:.5g} bits per value\n" in drawn
 
 
 def test_slot_bytes_and_shapes_that_no_slot_holds() -> None:
