@@ -10,6 +10,7 @@ from torch import Tensor
 
 from octave_gen.centring import Rotary
 from octave_gen.formats.octave.codec import dequantize, quantize
+from octave_gen.formats.octave.encoders import PLAIN
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.formats.octave.rotation import rotate_forward
 
@@ -63,7 +64,7 @@ def errors(
     key = model.keys(start + torch.arange(tokens), seed=start + 1)[:, 0]
     query = model.queries(start + tokens + torch.arange(queries), seed=start + 2).double()
     mu = torch.zeros(1, model.head) if k_center is None else k_center
-    rotated, _ = dequantize(quantize(key - mu, key, layout), layout, torch.float64)
+    rotated, _ = dequantize(quantize(key - mu, key, layout, encoder=PLAIN), layout, torch.float64)
     exact = rotate_forward(key.double() - mu.double(), layout.k_block_size)
     error = rotated - exact
     scale = model.head**-0.5

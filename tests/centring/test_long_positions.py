@@ -11,6 +11,7 @@ from torch import Tensor
 
 from octave_gen.centring import Calibration, Rotary
 from octave_gen.formats.octave.codec import dequantize, quantize
+from octave_gen.formats.octave.encoders import PLAIN
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.formats.octave.rotation import rotate_forward
 
@@ -146,7 +147,7 @@ def test_a_needle_is_found_as_well() -> None:
         return torch.log_softmax(scores, -1).diagonal()
 
     def lost(k_center: Tensor) -> float:
-        stored = [dequantize(quantize(x - k_center, x, layout), layout)[0] for x in (key, needle)]
+        stored = [dequantize(quantize(x - k_center, x, layout, encoder=PLAIN), layout)[0] for x in (key, needle)]
         found = weights(stored[0], stored[1], rotate_forward(query, HEAD))
         return float((found - weights(key, needle, query)).abs().mean())
 
