@@ -1,17 +1,21 @@
-"""The drawings and tables of docs/formats that layouts, codebooks and packing decide."""
+"""The drawings and tables of docs/formats.md and docs/formats/ that codecs, layouts and codebooks decide."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from octave_gen.build.blocks import Blocks, drawing, table
 from octave_gen.errors import OctaveError
+from octave_gen.formats import CACHE_DTYPES
 from octave_gen.formats.bytemap import draw
+from octave_gen.formats.codecs import CODECS, make
 from octave_gen.formats.octave import SlotLayout
 from octave_gen.formats.octave.codebook import LUT, LUT_MULT, LUT_ONE, thresholds
-from octave_gen.formats.octave.layout import CACHE_DTYPES
+
+if TYPE_CHECKING:
+    from octave_gen.formats.codec import Codec
 
 FOLDER: Final = "docs/formats"
 DRAWN: Final = ((256, 64), (128, 64))
@@ -19,37 +23,66 @@ DRAWN: Final = ((256, 64), (128, 64))
 _SIZES: Final = ((64, 64), (128, 64), (192, 64), (256, 64), (256, 128), (512, 128))
 
 
-def pages() -> dict[str, Blocks]:
+def pages() -> Mapping[str, Blocks]:
     """The blocks of each page, by its path relative to the checkout."""
-    return {f"{FOLDER}/octave.md": _octave()}
-
-
-def _octave() -> Blocks:
-    blocks: dict[str, Callable[[], str]] = {
-        "octave-slots": _octave_slots,
-        "octave-codebooks": _octave_codebooks,
-        "octave-packing-4": partial(_octave_packing, 4, 8),
-        "octave-packing-3": partial(_octave_packing, 3, 32),
+    found: dict[str, dict[str, Callable[[], str]]] = {
+        f"{FOLDER}.md": {"formats": _formats},
+        f"{FOLDER}/octave.md": {
+            "octave-slots": _octave_slots,
+            "octave-codebooks": _octave_codebooks,
+            "octave-packing-4": partial(_octave_packing, 4, 8),
+            "octave-packing-3": partial(_octave_packing, 3, 32),
+        },
+        f"{FOLDER}/turboquant.md": {"stream-3": partial(_stream, 3, 3), "stream-4": partial(_stream, 4, 4)},
+        f"{FOLDER}/turbo.md": {"turbo-codebooks": _turbo_codebooks},
+        f"{FOLDER}/octopus.md": {"octopus-words": partial(_stream, 7, 7)},
     }
-    for dtype in CACHE_DTYPES:
-        blocks[f"map-{dtype.name}"] = partial(_octave_map, dtype.fmt)
-    return blocks
+    for name in CODECS:
+        if "+" not in name:  # an encoder, which changes no place
+            found.setdefault(f"{FOLDER}/{_page(name)}.md", {})[f"map-{name}"] = partial(_map, name)
+    return found
 
 
-def _octave_map(fmt: int) -> str:
+def _page(name: str) -> str:
+    """The page that describes a format."""
+    family = name.rstrip("0123456789").partition("_")[0]
+    return family if family in ("octave", "turboquant", "turbo", "octopus") else "scalar"
+
+
+def _map(name: str) -> str:
     drawings = []
     for head_size, rotary_dims in DRAWN:
-        layout = SlotLayout.of(head_size, rotary_dims, fmt)
-        rate = 4 * layout.slot_bytes / head_size
-        title = f"head {head_size}, rotary {rotary_dims}: {layout.slot_bytes} bytes, {rate:.4g} bits per value\n\n"
-        drawings.append(title + draw(layout.byte_map(), layout.slot_bytes))
+        codec = make(name, head_size, rotary_dims)
+        head = f"head {head_size}, rotary {rotary_dims}" if name in CACHE_DTYPES else f"head {head_size}"
+        title = f"{head}: {codec.slot_bytes} bytes, {_rate(codec)} bits per value\n\n"
+        drawings.append(title + draw(codec.byte_map(), codec.slot_bytes))
     return drawing("\n\n".join(drawings))
+
+
+def _rate(codec: Codec) -> str:
+    return f"{4 * codec.slot_bytes / codec.head_size:.5g}"
+
+
+def _formats() -> str:
+    """Every format in the order of its bytes."""
+    found = []
+    for name in CODECS:
+        if "+" not in name:
+            larger, smaller = (make(name, head_size, rotary_dims) for head_size, rotary_dims in DRAWN)
+            kernels = "yes" if name in CACHE_DTYPES else ""
+            sizes = (str(larger.slot_bytes), _rate(larger), str(smaller.slot_bytes), _rate(smaller))
+            found.append((larger.slot_bytes, (f"[{name}](formats/{_page(name)}.md#{name})", *sizes, kernels)))
+    columns = [f"{what}, head {head}" for head, _ in DRAWN for what in ("slot bytes", "bits per value")]
+    return table(("format", *columns, "kernels"), [row for _, row in sorted(found)])
 
 
 def _octave_slots() -> str:
     return table(
         ("cache dtype", "fmt", *(f"({head}, {rotary})" for head, rotary in _SIZES)),
-        [[d.name, str(d.fmt), *(_slot_bytes(head, rotary, d.fmt) for head, rotary in _SIZES)] for d in CACHE_DTYPES],
+        [
+            [name, str(dtype.fmt), *(_slot_bytes(head, rotary, dtype.fmt) for head, rotary in _SIZES)]
+            for name, dtype in CACHE_DTYPES.items()
+        ],
     )
 
 
@@ -80,3 +113,22 @@ def _octave_packing(bits: int, dims: int) -> str:
     from octave_gen.formats.octave.packing import pack
 
     return drawing(draw_bits(lambda codes: pack(codes, bits), dims, bits, word_bytes=4))
+
+
+def _stream(width: int, word_bytes: int) -> str:
+    from octave_gen.formats import bits
+    from octave_gen.formats.bitmap import draw as draw_bits
+
+    return drawing(draw_bits(lambda codes: bits.pack(codes, width), 8, width, word_bytes))
+
+
+def _turbo_codebooks() -> str:
+    from octave_gen.formats.turbo import CENTROIDS
+
+    lines = []
+    for width, centroids in CENTROIDS.items():
+        lines.append(f"turbo{width}, codes 0 to {len(centroids) - 1}\n")
+        for first in range(0, len(centroids), 8):
+            lines.append("".join(f"{value:>14.10f}" for value in centroids[first : first + 8]) + "\n")
+        lines.append("\n")
+    return drawing("".join(lines).removesuffix("\n"))

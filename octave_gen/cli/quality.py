@@ -103,10 +103,10 @@ def command(
 
     formats = bench.formats(patterns)
     sizes = {"head_size": head_size, "group": group, "tokens": tokens}
-    data_sets = _chosen(files, names, {**sizes, "rotary_dims": rotary_dims}, seeds)
     centers = None if centre is None else _centers(centre, bool(names) or not files)
     if html is not None and not html.parent.is_dir():
         raise wrong_request("there is no such folder", where=str(html.parent), hint="name another file with --html")
+    data_sets = _chosen(files, names, {**sizes, "rotary_dims": rotary_dims}, seeds)
     sections = bench.run(data_sets, formats, rotary_dims, centers, say)
     click.echo(manifest.dump(table.data(sections)) if as_json else table.table(sections), nl=False)
     if html is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from octave_gen.errors import OctaveError, wrong_request
+from octave_gen.formats.bytemap import Field
 
 INPUT_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -18,6 +20,9 @@ class VectorCode(Protocol):
     @property
     def size(self) -> int:
         """Bytes of one vector, with its scales."""
+
+    def fields(self) -> tuple[Field, ...]:
+        """What each of these bytes is."""
 
     def encode(self, x: Tensor) -> Tensor:
         """fp32 [..., head_size] -> uint8 [..., size]."""
@@ -38,6 +43,14 @@ class PairCodec:
     @property
     def slot_bytes(self) -> int:
         return self.key.size + self.value.size
+
+    def byte_map(self) -> tuple[Field, ...]:
+        """K's bytes, then V's; see `formats.codec.Codec.byte_map`."""
+        keys = (replace(field, what=f"K {field.what}") for field in self.key.fields())
+        values = (
+            replace(field, what=f"V {field.what}", offset=self.key.size + field.offset) for field in self.value.fields()
+        )
+        return (*keys, *values)
 
     def encode(self, key: Tensor, value: Tensor) -> Tensor:
         """key, value: fp16, bf16 or fp32 [..., head_size] -> uint8 [..., slot_bytes]; OctaveError for others."""

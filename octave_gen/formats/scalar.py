@@ -16,6 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from octave_gen.formats.bytemap import Field
 from octave_gen.formats.pair import PairCodec, VectorCode, check_head, from_bytes, to_bytes
 
 FP8_MAX = 448.0
@@ -25,6 +26,9 @@ INT8_MAX = 127
 class Fp16:
     def __init__(self, head_size: int) -> None:
         self.size = 2 * head_size
+
+    def fields(self) -> tuple[Field, ...]:
+        return (Field("values, fp16", 0, self.size, 16),)
 
     def encode(self, x: Tensor) -> Tensor:
         return x.to(torch.float16).view(torch.uint8)
@@ -37,6 +41,9 @@ class Fp8:
     def __init__(self, head_size: int) -> None:
         self.size = head_size
 
+    def fields(self) -> tuple[Field, ...]:
+        return (Field("values, fp8 e4m3fn", 0, self.size, 8),)
+
     def encode(self, x: Tensor) -> Tensor:
         return x.clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn).view(torch.uint8)
 
@@ -47,6 +54,9 @@ class Fp8:
 class Int8:
     def __init__(self, head_size: int) -> None:
         self.size = head_size + 4
+
+    def fields(self) -> tuple[Field, ...]:
+        return Field("codes, int8", 0, self.size - 4, 8), Field("scale, fp32", self.size - 4, 4, 32)
 
     def encode(self, x: Tensor) -> Tensor:
         scale = x.abs().amax(dim=-1) / INT8_MAX

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from octave_gen.formats import bits
+from octave_gen.formats.bytemap import Field
 from octave_gen.formats.octave.arithmetic import walsh_hadamard
 from octave_gen.formats.pair import PairCodec, check_head, from_bytes, look_up, norm_and_direction, to_bytes
 
@@ -45,6 +46,13 @@ class ChunkCode:
         # midpoints of fp32 centroids are exact in fp64, and so is the comparison with them
         self.centroids = torch.tensor(CENTROIDS[width], dtype=torch.float32)
         self.midpoints = (self.centroids[1:].double() + self.centroids[:-1].double()) / 2
+
+    def fields(self) -> tuple[Field, ...]:
+        blocks, codes = self.head_size // BLOCK, self.block_bytes - 2
+        return (
+            Field(f"norms, fp16, of {CHUNK} dims each", 0, 2, 16, blocks, self.block_bytes),
+            Field(f"codes, {BLOCK} dims each", 2, codes, self.width, blocks, self.block_bytes),
+        )
 
     def encode(self, x: Tensor) -> Tensor:
         leading, chunks = x.shape[:-1], self.head_size // CHUNK

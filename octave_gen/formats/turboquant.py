@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from octave_gen.formats import bits, lloyd_max
+from octave_gen.formats.bytemap import Field
 from octave_gen.formats.octave.arithmetic import walsh_hadamard
 from octave_gen.formats.pair import (
     PairCodec,
@@ -50,6 +51,9 @@ class RotatedKey:
         self.centroids = torch.tensor(codebook.centroids, dtype=torch.float32)
         self.thresholds = torch.tensor(codebook.thresholds, dtype=torch.float32)
 
+    def fields(self) -> tuple[Field, ...]:
+        return Field("codes", 0, self.code_bytes, self.width), Field("norm, fp16", self.code_bytes, 2, 16)
+
     def encode(self, x: Tensor) -> Tensor:
         norm, direction = norm_and_direction(x)
         # NaN counts as above every threshold: a code like any other, beside a norm that is NaN
@@ -71,6 +75,13 @@ class UniformValue:
         self.width = width
         self.code_bytes = bits.packed_bytes(head_size, width)
         self.size = self.code_bytes + 4
+
+    def fields(self) -> tuple[Field, ...]:
+        return (
+            Field("codes", 0, self.code_bytes, self.width),
+            Field("scale, fp16", self.code_bytes, 2, 16),
+            Field("minimum, fp16", self.code_bytes + 2, 2, 16),
+        )
 
     def encode(self, x: Tensor) -> Tensor:
         top = 2**self.width - 1

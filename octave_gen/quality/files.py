@@ -26,6 +26,11 @@ from octave_gen.quality.sample import DataSet, Sample
 
 PARTS: Final = ("q", "k", "v")
 HINT: Final = "a file of samples holds layers.<n>.q, .k and .v for each layer n, as npz or safetensors"
+_DAMAGED: Final = (
+    *(ValueError, TypeError, RuntimeError, EOFError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, safetensors.SafetensorError),
+)
+"""What numpy and safetensors raise for bytes that they do not understand."""
 _KEY: Final = re.compile(r"layers\.(0|[1-9]\d{0,5})\.([qkv])")
 _NUMBER: Final = re.compile(r"(layers\.(0|[1-9]\d{0,5})\.)?(sm_scale|window)")
 
@@ -39,7 +44,7 @@ def read(path: Path) -> DataSet:
         tensors, numbers = readers[path.suffix](path)
     except OSError as error:
         raise wrong_request(f"cannot be read: {error.strerror or error}", where=str(path), hint=HINT) from error
-    except (ValueError, TypeError, zipfile.BadZipFile, zlib.error, EOFError, safetensors.SafetensorError) as error:
+    except _DAMAGED as error:
         kind = path.suffix.removeprefix(".")
         raise wrong_request(f"is no {kind} file of plain numbers: {error}", where=str(path), hint=HINT) from error
     layers = sorted({int(match[1]) for key in tensors if (match := _KEY.fullmatch(key))})
@@ -85,10 +90,10 @@ def _sample(path: Path, layer: int, tensors: Mapping[str, Tensor], numbers: Mapp
 
 
 def _npz(path: Path) -> tuple[dict[str, Tensor], dict[str, float]]:
-    loaded = np.load(path, allow_pickle=False)
-    if not isinstance(loaded, np.lib.npyio.NpzFile):
-        raise ValueError("it holds a single array")
-    with loaded:
+    with path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise ValueError("it holds a single array")
         tensors = {key: torch.from_numpy(loaded[key]) for key in loaded.files if _KEY.fullmatch(key)}
         return tensors, {key: float(loaded[key].item()) for key in loaded.files if _NUMBER.fullmatch(key)}
 

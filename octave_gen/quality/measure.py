@@ -198,14 +198,16 @@ def _measures(index: int, total: _Sums, losses: Sequence[Losses], k_energy: floa
         v_error=v_error,
         output_error=math.sqrt(_share(sum(loss.error for loss in mine), sum(head.energy for head in losses))),
         kl=_share(sum(loss.kl for loss in mine), sum(head.rows for head in losses)),
-        snr=(_decibel(k_error) + _decibel(v_error)) / 2,
+        snr=_decibel(k_error, v_error),
         recall=sum(loss.found for loss in mine) / sought if sought else None,
     )
 
 
-def _decibel(error: float) -> float:
-    """Signal to noise of a relative error."""
-    return -20 * math.log10(error) if error else math.inf
+def _decibel(*errors: float) -> float:
+    """Mean signal to noise of relative errors."""
+    if math.inf in errors:
+        return -math.inf
+    return _mean([-20 * math.log10(error) if error else math.inf for error in errors])
 
 
 def _energy(x: Tensor) -> float:

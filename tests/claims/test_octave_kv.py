@@ -1,4 +1,4 @@
-"""What the design document of the Octave cache states in numbers. docs/claims.md lists the claims."""
+"""What the design document of the Octave cache states in numbers; docs/claims.md lists it."""
 
 from __future__ import annotations
 
@@ -135,6 +135,46 @@ def test_slope_and_error_of_three_scale_rules(
     assert slope_and_error(energy / dot)[1] == pytest.approx(
         float(((1 / cosine.square() - 1) * energy).sum() / energy.sum()), rel=1e-3
     )
+
+
+def losses_of_a_needle(tokens: int) -> dict[str, tuple[float, float]]:
+    """Of 128 queries, each with one key of logit log(tokens) + 1 beside ``tokens`` random ones, so that it has 0.62 of
+    the weight: KL of the weights in nats, and the share of its weight that the key keeps, by scale rule at 3 bits."""
+    g = torch.Generator().manual_seed(0)
+    query, other = torch.randn(2, 128, HEAD, generator=g)
+    energy = query.square().sum(-1, keepdim=True)
+    needle = other + ((math.log(tokens) + 1) * HEAD**0.5 - (other * query).sum(-1, keepdim=True)) * query / energy
+    key = torch.cat((torch.randn(tokens, HEAD, generator=g), needle))
+    rotated = rotate_forward(key, HEAD)
+    codes, _ = encode_block(rotated, 3)
+    u = torch.tensor(LUT[3], dtype=torch.float32)[codes.long()]
+    square, dot, size = ((a * b).sum(-1, keepdim=True) for a, b in ((rotated, rotated), (rotated, u), (u, u)))
+
+    def log_weights(keys: Tensor) -> Tensor:
+        scores = (query @ keys.T).double() / HEAD**0.5
+        return torch.cat((scores[:, :tokens], scores[:, tokens:].diagonal().unsqueeze(-1)), dim=-1).log_softmax(-1)
+
+    exact = log_weights(key)
+    found = {}
+    for rule, scale in (("least squares", dot / size), ("same norm", (square / size).sqrt()), ("octave", square / dot)):
+        stored = log_weights(rotate_inverse(u * scale, HEAD))
+        kl = (exact.exp() * (exact - stored)).sum(-1).mean()
+        found[rule] = (float(kl), float((stored[:, -1] - exact[:, -1]).exp().mean()))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tokens", "least_squares", "octave"),
+    [
+        (512, 0.0163, 0.0106),
+        (16384, 0.0261, 0.0107),
+        pytest.param(131072, 0.0369, 0.0120, marks=pytest.mark.slow),
+    ],
+)
+def test_least_squares_loses_more_with_every_token(tokens: int, least_squares: float, octave: float) -> None:
+    found = losses_of_a_needle(tokens)
+    assert [found[rule][0] for rule in ("least squares", "octave")] == pytest.approx([least_squares, octave], rel=0.02)
+    assert found["octave"][1] == pytest.approx(1, abs=0.03)
 
 
 def through(x: Tensor, widths: tuple[int, ...]) -> Tensor:

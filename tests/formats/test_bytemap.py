@@ -8,6 +8,7 @@ import torch
 from octave_gen.formats.bitmap import draw as draw_bits
 from octave_gen.formats.bitmap import places
 from octave_gen.formats.bytemap import Field, draw
+from octave_gen.formats.codecs import CODECS, make
 from octave_gen.formats.octave import SlotLayout
 from octave_gen.formats.octave.codec import dequantize, quantize
 from octave_gen.formats.octave.layout import FMTS
@@ -60,6 +61,24 @@ def test_the_bytes_of_a_field_do_what_it_says(layout: SlotLayout) -> None:
             other_k, other_v = dequantize(changed, layout)
             assert torch.equal(other_k, k) == (field.what[0] != "K"), (field, offset)
             assert torch.equal(other_v, v) == (field.what[0] != "V"), (field, offset)
+
+
+@pytest.mark.parametrize("head", [128, 256])
+@pytest.mark.parametrize("name", CODECS)
+def test_the_fields_of_a_codec_do_what_they_say(name: str, head: int) -> None:
+    codec = make(name, head, 64)
+    key, value = torch.randn(2, 3, head, generator=torch.Generator().manual_seed(0))
+    slots = codec.encode(key, value)
+    k, v = codec.decode(slots)
+    draw(codec.byte_map(), codec.slot_bytes)
+    for field in codec.byte_map():
+        if not field.offsets:
+            continue
+        changed = slots.clone()
+        changed[:, field.offsets] ^= 0x11
+        other_k, other_v = codec.decode(changed)
+        assert torch.equal(other_k, k) == (field.what[0] != "K"), field
+        assert torch.equal(other_v, v) == (field.what[0] != "V"), field
 
 
 @pytest.mark.parametrize("bits", [3, 4])

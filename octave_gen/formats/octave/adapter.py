@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from octave_gen.formats.base import CacheDtype
+from octave_gen.formats.bytemap import Field
 from octave_gen.formats.octave.codec import dequantize, quantize
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.formats.octave.rotation import rotate_inverse
@@ -29,6 +30,9 @@ class OctaveCodec:
     @property
     def slot_bytes(self) -> int:
         return self.layout.slot_bytes
+
+    def byte_map(self) -> tuple[Field, ...]:
+        return self.layout.byte_map()
 
     def encode(self, key: Tensor, value: Tensor) -> Tensor:
         """key, value: fp16, bf16 or fp32 [..., head_size] -> uint8 [..., slot_bytes]; OctaveError for others."""

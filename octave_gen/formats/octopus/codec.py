@@ -41,6 +41,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from octave_gen.formats import bits
+from octave_gen.formats.bytemap import Field
 from octave_gen.formats.octave.arithmetic import walsh_hadamard
 from octave_gen.formats.octopus.codebooks import direction_codebook, norm_codebook
 from octave_gen.formats.octopus.octahedron import to_direction, to_square
@@ -112,6 +113,15 @@ class OctopusCode:
         self.size = self.word_bytes + 4 + (head_size // 8 + 2 if residual else 0)
         self.signs = _signs(head_size, ROTATION_SEED)
         self.residual_signs = _signs(head_size, RESIDUAL_SEED)
+
+    def fields(self) -> tuple[Field, ...]:
+        gamma_end = self.word_bytes + 4
+        fields = [Field("triplet words", 0, self.word_bytes, self.triplets.word_bits)]
+        fields.append(Field("gamma, fp32", self.word_bytes, 4, 32))
+        if self.residual:
+            fields.append(Field("signs of the residual", gamma_end, self.size - 2 - gamma_end, 1))
+            fields.append(Field("norm of the residual, fp16", self.size - 2, 2, 16))
+        return tuple(fields)
 
     def encode(self, x: Tensor) -> Tensor:
         gamma, direction = norm_and_direction(x)

@@ -181,10 +181,12 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
   const Scalar* values = value + first * value_token_stride + head * value_head_stride;
   const auto raw_k = load_raw<Key>(keys + team_stride<Plan::kTokens>(team, key_token_stride), k_signs, place);
   const auto raw_v = load_raw<Value>(values + team_stride<Plan::kTokens>(team, value_token_stride), v_signs, place);
+  uint32_t center[Key::kPairs];  // not set without one
+  if (k_center) load_words<Key>(k_center + head * Format::kHeadSize, place, center);
   schedule_barrier();
   float2 k[Key::kPairs], v[Value::kPairs];
   if (k_center) {
-    first_stage_centered<Key>(raw_k, k_center + head * Format::kHeadSize, place, k);
+    first_stage<Key>(raw_k, center, k, Scalar{});
   } else {
     first_stage<Key, Scalar>(raw_k, k);
   }
