@@ -177,24 +177,6 @@ class Recipe:
             where = f"{context.tokens} tokens, window {number + 1} of {context.windows}"
             self.say(f"{where}: {setting.label} {float(losses.mean()):.4f} nats, {took:.0f} s")
 
-    def losses(self, context: Context, setting: Setting) -> dict[int, list[float]]:
-        """What has been measured of a setting."""
-        return self.results.losses(context.tokens, setting.label, self._digest(setting))
-
-    def measure(self) -> None:
-        """Measures what no file has yet: window by window, so that settings can be compared from the first one on."""
-        for context in CONTEXTS:
-            for number, window in enumerate(self.windows(context), 1):
-                for setting in [EXACT, *settings(context, list(self.codecs))]:
-                    if window.start in self.losses(context, setting):
-                        continue
-                    begin = time.perf_counter()
-                    losses = self.model.losses(self.ids(window), self._cache(setting))
-                    self.results.add(context.tokens, setting.label, self._digest(setting), window.start, losses)
-                    took = time.perf_counter() - begin
-                    where = f"{context.tokens} tokens, window {number} of {context.windows}"
-                    self.say(f"{where}: {setting.label} {float(losses.mean()):.4f} nats, {took:.0f} s")
-
     def _digest(self, setting: Setting) -> str:
         return "" if setting == EXACT else self.codecs[setting.codec][1]
 
