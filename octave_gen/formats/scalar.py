@@ -30,7 +30,7 @@ class Fp16:
         return x.to(torch.float16).view(torch.uint8)
 
     def decode(self, packed: Tensor) -> Tensor:
-        return packed.contiguous().view(torch.float16).float()
+        return from_bytes(packed, torch.float16)
 
 
 class Fp8:
@@ -41,7 +41,7 @@ class Fp8:
         return x.clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn).view(torch.uint8)
 
     def decode(self, packed: Tensor) -> Tensor:
-        return packed.contiguous().view(torch.float8_e4m3fn).float()
+        return from_bytes(packed, torch.float8_e4m3fn)
 
 
 class Int8:
@@ -56,8 +56,7 @@ class Int8:
         return torch.cat((codes.view(torch.uint8), to_bytes(scale)), dim=-1)
 
     def decode(self, packed: Tensor) -> Tensor:
-        codes = packed[..., :-4].contiguous().view(torch.int8)
-        return codes.float() * from_bytes(packed[..., -4:], torch.float32)
+        return from_bytes(packed[..., :-4], torch.int8) * from_bytes(packed[..., -4:], torch.float32)
 
 
 def create(name: str, head_size: int) -> PairCodec:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from octave_gen.formats import bits
 from octave_gen.formats.octave.arithmetic import walsh_hadamard
-from octave_gen.formats.pair import PairCodec, check_head, from_bytes, norm_and_direction, to_bytes
+from octave_gen.formats.pair import PairCodec, check_head, from_bytes, look_up, norm_and_direction, to_bytes
 
 CHUNK = 128
 BLOCK = 32
@@ -57,7 +57,7 @@ class ChunkCode:
     def decode(self, packed: Tensor) -> Tensor:
         leading, chunks = packed.shape[:-1], self.head_size // CHUNK
         blocks = packed.reshape(*leading, chunks, CHUNK // BLOCK, self.block_bytes)
-        levels = self.centroids[bits.unpack(blocks[..., 2:], BLOCK, self.width).long()]
+        levels = look_up(self.centroids, bits.unpack(blocks[..., 2:], BLOCK, self.width))
         directions = walsh_hadamard(levels.reshape(*leading, chunks, CHUNK))
         norms = from_bytes(blocks[..., 0, :2], torch.float16)
         return (directions * norms).reshape(*leading, self.head_size)

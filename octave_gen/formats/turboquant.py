@@ -28,6 +28,7 @@ from octave_gen.formats.pair import (
     check_head,
     from_bytes,
     is_power_of_two,
+    look_up,
     norm_and_direction,
     to_bytes,
 )
@@ -56,7 +57,7 @@ class RotatedKey:
         return torch.cat((bits.pack(codes, self.width), to_bytes(norm.to(torch.float16))), dim=-1)
 
     def decode(self, packed: Tensor) -> Tensor:
-        y = self.centroids[bits.unpack(packed[..., : self.code_bytes], self.head_size, self.width).long()]
+        y = look_up(self.centroids, bits.unpack(packed[..., : self.code_bytes], self.head_size, self.width))
         if self.renormalize:
             y = y / torch.linalg.vector_norm(y, dim=-1, keepdim=True)
         return walsh_hadamard(y) * from_bytes(packed[..., self.code_bytes :], torch.float16)

@@ -49,6 +49,7 @@ from octave_gen.formats.pair import (
     check_head,
     from_bytes,
     is_power_of_two,
+    look_up,
     norm_and_direction,
     to_bytes,
 )
@@ -74,29 +75,29 @@ class Triplets:
 
     def encode(self, values: Tensor, reach: int = 1) -> Tensor:
         """fp32 [..., 3n] -> int64 words [..., n]. `reach`: cells tried to each side of the nearest xi and eta."""
-        x, y, z = (values[..., axis::3].contiguous() for axis in range(3))
+        shape = values[..., ::3].shape
+        x, y, z = (values[..., axis::3].reshape(-1) for axis in range(3))
         seed_xi, seed_eta = (torch.bucketize(c, self.thresholds) for c in to_square(x, y, z))
-        table = self.directions.T.contiguous()
+        table = self.directions.T.contiguous()  # x, y and z of every cell
         best = torch.full_like(x, -torch.inf)
         cell = torch.zeros_like(seed_xi)
         for step_xi in range(-reach, reach + 1):
             row = (seed_xi + step_xi).clamp(0, self.levels - 1) * self.levels
             for step_eta in range(-reach, reach + 1):
                 tried = row + (seed_eta + step_eta).clamp(0, self.levels - 1)
-                dot = x * table[0][tried] + y * table[1][tried] + z * table[2][tried]
-                better = dot > best
-                best = torch.where(better, dot, best)
-                cell = torch.where(better, tried, cell)
+                n_x, n_y, n_z = (axis.index_select(0, tried) for axis in table)
+                dot = x * n_x + y * n_y + z * n_z
+                cell = torch.where(dot > best, tried, cell)
+                best = torch.maximum(dot, best)
         xi, eta = cell // self.levels, cell % self.levels
         rho = torch.bucketize(best, self.norm_thresholds)
-        return xi | eta << self.direction_bits | rho << 2 * self.direction_bits
+        return (xi | eta << self.direction_bits | rho << 2 * self.direction_bits).reshape(shape)
 
     def decode(self, words: Tensor) -> Tensor:
         """Integer words [..., n] -> fp32 [..., 3n]."""
-        words = words.long()
         xi, eta = words % self.levels, (words >> self.direction_bits) % self.levels
-        rho = self.norms[words >> 2 * self.direction_bits]
-        return (self.directions[xi * self.levels + eta] * rho.unsqueeze(-1)).flatten(-2)
+        rho = look_up(self.norms, words >> 2 * self.direction_bits)
+        return (look_up(self.directions, xi * self.levels + eta) * rho.unsqueeze(-1)).flatten(-2)
 
 
 class OctopusCode:
