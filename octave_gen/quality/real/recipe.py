@@ -74,14 +74,15 @@ class Recipe:
         self.results = Results(folder / "losses")
         self._check_basis(folder / "basis.json")
 
-    def basis(self) -> dict[str, Any]:
+    def basis(self) -> dict[str, str]:
         """What all results rest on, besides the codecs."""
+        packages = ("torch", "transformers", "tokenizers", "gguf")
         return {
-            "weights": weights.SHA256,
-            "text": text.SHA256,
-            "calibration": [CALIBRATION_WINDOWS, CALIBRATION_TOKENS],
-            "rotary_dims": ROTARY_DIMS,
-            "versions": {name: version(name) for name in ("torch", "transformers", "gguf", "tokenizers")},
+            "weights": f"{weights.NAME}, sha256 {weights.SHA256}",
+            "text": f"{text.PACKAGE}, sources of {', '.join(text.PARTS)}, sha256 {text.SHA256}",
+            "centres": f"from {CALIBRATION_WINDOWS} windows of {CALIBRATION_TOKENS} tokens, none of which is measured",
+            "layout": f"head {HEAD_SIZE}, rotary_dims {ROTARY_DIMS}",
+            "versions": ", ".join(f"{name} {version(name)}" for name in packages),
         }
 
     def _check_basis(self, path: Path) -> None:
