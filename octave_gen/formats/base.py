@@ -74,6 +74,9 @@ class Family(Protocol):
     def c_constants(self) -> str:
         """The family's numbers and tables as members of a C++ struct, in a fixed order."""
 
+    def encoder_constants(self, encoder: str) -> str:
+        """The same of what one of `encoders` needs besides; may be empty."""
+
 
 def c_name(name: str) -> str:
     """`slot_bytes` as C++ writes it: `kSlotBytes`."""

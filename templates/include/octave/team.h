@@ -21,6 +21,7 @@ struct Part {
   static constexpr int kInLane = kBlockDims == kHeadSize ? kElements : 8;
   static constexpr int kSets = kElements / kInLane;
   static constexpr int kLanes = kBlockDims / kInLane;
+  static constexpr int kTeamLanes = kTeam<kHeadSize>;
   static constexpr int kStride = kHeadSize / kSets;  // dims from a set to the next
   static_assert(kSets == 1 || kSets % 2 == 0, "pairs lie in one set, or in two");
 };
@@ -98,17 +99,22 @@ OCTAVE_DEVICE float2 butterfly(uint32_t word, __bf16) {
   return {low + high, low - high};
 }
 
-// The two numbers of a word in fp32.
-OCTAVE_DEVICE float2 numbers(uint32_t word, _Float16) {
+// The two numbers of a word less those of another, in fp32.
+OCTAVE_DEVICE float2 difference(uint32_t word, uint32_t other, _Float16) {
   struct Halves {
     _Float16 low, high;
   };
-  const auto halves = bit_cast<Halves>(word);
-  return {static_cast<float>(halves.low), static_cast<float>(halves.high)};
+  const auto a = bit_cast<Halves>(word);
+  const auto b = bit_cast<Halves>(other);
+  const float one = scalar(1.0f);  // as above
+  return {__builtin_fmaf(static_cast<float>(a.low), one, -static_cast<float>(b.low)),
+          __builtin_fmaf(static_cast<float>(a.high), one, -static_cast<float>(b.high))};
 }
 
-OCTAVE_DEVICE float2 numbers(uint32_t word, __bf16) {
-  return {bit_cast<float>(word << 16), bit_cast<float>(word & 0xFFFF0000u)};
+OCTAVE_DEVICE float2 difference(uint32_t word, uint32_t other, __bf16) {
+  const float2 a = {bit_cast<float>(word << 16), bit_cast<float>(word & 0xFFFF0000u)};
+  const float2 b = {bit_cast<float>(other << 16), bit_cast<float>(other & 0xFFFF0000u)};
+  return a - b;
 }
 
 template <class Scalar>
@@ -225,25 +231,21 @@ OCTAVE_DEVICE void first_stage(RawVector<Part> raw, float2 (&x)[Part::kPairs]) {
   }
 }
 
-// The same of a vector less `center`.
+// The same of a vector less `center`, whose signs are flipped, too.
 template <class Part, class Scalar>
-OCTAVE_DEVICE void first_stage_centered(const RawVector<Part>& raw, const Scalar* center, int place,
-                                        float2 (&x)[Part::kPairs]) {
-  uint32_t words[Part::kPairs];
-  load_words<Part>(center, place, words);
-  const auto stage = [&](int i) {
-    const float2 number = numbers(raw.words[i], Scalar{}) - numbers(words[i], Scalar{});
-    const uint32_t signs = raw.signs[i / 8] >> (2 * (i % 8));
-    const float low = bit_cast<float>(bit_cast<uint32_t>(number.x) ^ (signs << 31));
-    const float high = bit_cast<float>(bit_cast<uint32_t>(number.y) ^ ((signs >> 1) << 31));
-    return float2{low + high, low - high};
-  };
+OCTAVE_DEVICE void first_stage(RawVector<Part> raw, uint32_t (&center)[Part::kPairs], float2 (&x)[Part::kPairs],
+                               Scalar) {
+#pragma unroll
+  for (int i = 0; i < RawVector<Part>::kSignWords; ++i) {
+    flip_words(raw.signs[i], raw.words, 8 * i);
+    flip_words(raw.signs[i], center, 8 * i);
+  }
 #pragma unroll
   for (int i = 0; i < Part::kPairs / 2; ++i) {
-    const float2 first = stage(i);
-    const float2 second = stage(i + Part::kPairs / 2);
-    x[2 * i] = {first.x, second.x};
-    x[2 * i + 1] = {first.y, second.y};
+    const float2 first = difference(raw.words[i], center[i], Scalar{});
+    const float2 second = difference(raw.words[i + Part::kPairs / 2], center[i + Part::kPairs / 2], Scalar{});
+    x[2 * i] = {first.x + first.y, second.x + second.y};
+    x[2 * i + 1] = {first.x - first.y, second.x - second.y};
   }
 }
 
