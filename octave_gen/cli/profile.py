@@ -53,6 +53,7 @@ def _lengths(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     metavar="CLOCKS",
     help="Also estimate how long a wave alone on its SIMD takes for 16 tokens, when memory answers after CLOCKS.",
 )
+@click.option("--center", is_flag=True, help="Count store and rotate with a center to subtract.")
 @json_option
 @click.option(
     "--budget", is_flag=True, help="Compare with the counted budgets of the specs; exit 1 if one is exceeded."
@@ -68,6 +69,7 @@ def command(
     out: Path | None,
     tokens: tuple[int, int] | None,
     latency: int | None,
+    center: bool,
     as_json: bool,
     budget: bool,
     html: Path | None,
@@ -87,13 +89,16 @@ def command(
     from octave_gen.profile.html import page
     from octave_gen.profile.measure import profiles
 
+    if center and budget:
+        raise click.UsageError("the counted budgets are those of launches without a center: leave out --center")
+
     def progress(line: str) -> None:
         click.echo(line, err=True)
 
     folder = out or paths.default_out()
     chosen = _choose(name, archs, pattern, spec_files, folder)
     built = kernels(chosen.selected, chosen.planned, folder)
-    found = profiles(built, tokens=tokens, latency=latency, progress=progress)
+    found = profiles(built, tokens=tokens, latency=latency, center=center, progress=progress)
     click.echo(manifest.dump(table.data(found)) if as_json else table.table(found), nl=False)
     if html is not None:
         with files.explained("the page cannot be written", html, "name a file that can be written with --html"):

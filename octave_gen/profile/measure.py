@@ -11,7 +11,7 @@ from octave_gen.profile.built import Kernel
 from octave_gen.profile.counts import Counted, Counts, by_difference
 from octave_gen.profile.latency import LoneWaveEstimate, estimate
 from octave_gen.profile.model import Clocks, clocks
-from octave_gen.profile.workload import METHODS, Workload
+from octave_gen.profile.workload import CENTERED, METHODS, Workload
 from octave_gen.spec.fields import WORK
 from octave_gen.verify.executor import Interpreter, written
 from octave_gen.verify.subject import Subject
@@ -20,13 +20,14 @@ from octave_gen.verify.subject import Subject
 @dataclass(frozen=True)
 class Profile:
     """What one kernel takes for one unit of work; ``alone``: a wave that has its SIMD to itself, where it was asked for
-    and the kernel loops over its work."""
+    and the kernel loops over its work; ``centered``: of launches that subtract a center."""
 
     kernel: Kernel
     lengths: tuple[int, int]
     counted: Counted
     clocks: Clocks
     alone: LoneWaveEstimate | None = None
+    centered: bool = False
 
     @property
     def name(self) -> str:
@@ -43,12 +44,14 @@ def profiles(
     *,
     tokens: tuple[int, int] | None = None,
     latency: int | None = None,
+    center: bool = False,
     progress: Callable[[str], None],
 ) -> list[Profile]:
     """The profile of each kernel, in order.
 
     tokens: the two context lengths that decode and prefill's prefix are counted at, the shorter first, at least 16
-    (default: of :data:`METHODS`); latency: of memory, in clocks, for the estimate of a lone wave; None: there is none.
+    (default: of :data:`METHODS`); latency: of memory, in clocks, for the estimate of a lone wave; None: there is none;
+    center: store and rotate subtract one.
     """
     decoded: dict[bytes, isa.CodeObject] = {}
     made: list[Profile] = []
@@ -57,21 +60,23 @@ def profiles(
         if kernel.code_object not in decoded:
             decoded = {kernel.code_object: isa.load(kernel.code_object)}
         code_object = decoded[kernel.code_object]
-        found = profile(kernel, code_object, tokens)
+        found = profile(kernel, code_object, tokens, center)
         made.append(found if latency is None else replace(found, alone=estimate(kernel, code_object, latency)))
         seconds = time.perf_counter() - begin
         progress(f"[{number}/{len(kernels)}] {kernel.name} {seconds:.1f} s")
     return made
 
 
-def profile(kernel: Kernel, code_object: isa.CodeObject, tokens: tuple[int, int] | None = None) -> Profile:
-    """The profile of one kernel; ``code_object`` holds its symbol. tokens: as in :func:`profiles`."""
+def profile(
+    kernel: Kernel, code_object: isa.CodeObject, tokens: tuple[int, int] | None = None, center: bool = False
+) -> Profile:
+    """The profile of one kernel; ``code_object`` holds its symbol. tokens, center: as in :func:`profiles`."""
     variant, method = kernel.variant, METHODS[kernel.variant.kind.name]
     lengths = tokens if tokens and WORK[variant.kind.name] == "token" else method.lengths
-    counted = count(kernel, code_object, method.workload, lengths)
-    return Profile(
-        kernel, lengths, counted, clocks(counted.each, method.least_bytes(kernel.subject), variant.arch.costs)
-    )
+    centered = CENTERED.get(variant.kind.name) if center else None
+    counted = count(kernel, code_object, centered or method.workload, lengths)
+    terms = clocks(counted.each, method.least_bytes(kernel.subject), variant.arch.costs)
+    return Profile(kernel, lengths, counted, terms, centered=centered is not None)
 
 
 def count(

@@ -27,6 +27,8 @@ LEGEND: Final = (
     "roofline; serial: without overlap of valu and matrix; waves: per SIMD; prologue: valu of a launch besides"
 )
 
+CENTERED_LEGEND: Final = "store and rotate subtract a center; no budget is for that"
+
 
 def archs_of(profiles: Sequence[Profile]) -> list[Arch]:
     """Their chips, each once."""
@@ -58,6 +60,8 @@ def table(profiles: Sequence[Profile]) -> str:
     lines = [f"# {STATEMENT}", f"# {LEGEND}"]
     if estimates:
         lines.append(f"# {ALONE_LEGEND.format(latency=estimates[0].latency)}")
+    if any(one.centered for one in profiles):
+        lines.append(f"# {CENTERED_LEGEND}")
     lines += [f"# {arch.name}, as {arch.costs.product}: {calibration(arch)}" for arch in archs_of(profiles)]
     for row in rows:
         cells = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
@@ -109,6 +113,7 @@ def _data(one: Profile) -> dict[str, Any]:
     return {
         "name": one.name,
         "per": one.work,
+        "center": one.centered,
         "lengths": list(one.lengths),
         "counts": asdict(one.counted.each),
         "prologue": asdict(one.counted.prologue),

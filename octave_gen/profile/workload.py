@@ -66,7 +66,11 @@ def _vector_bytes(subject: Subject) -> int:
     return subject.head_size * subject.dtype.itemsize
 
 
-def _store(subject: Subject, tokens: int) -> Workload:
+def _center(subject: Subject) -> Tensor:
+    return _random(subject, 1, subject.head_size)
+
+
+def _store(subject: Subject, tokens: int, **center: Tensor) -> Workload:
     # Bank conflicts depend on the vectors, so a longer launch repeats those of the shortest.
     key = _random(subject, STORE_SLOTS, 1, subject.head_size).repeat(tokens // STORE_SLOTS, 1, 1)
     tensors = {
@@ -76,13 +80,15 @@ def _store(subject: Subject, tokens: int) -> Workload:
         "slot_mapping": torch.arange(tokens),
         "k_signs": sign_tensor(subject.head_size),
         "v_signs": sign_tensor(subject.head_size),
+        **center,
     }
     return Workload(launch.store_launch(subject.variant, **tensors), tensors, tokens)
 
 
-def _rotate(subject: Subject, tokens: int) -> Workload:
+def _rotate(subject: Subject, tokens: int, **center: Tensor) -> Workload:
     """V's rotation, forward: the whole head as one block, which takes the most steps."""
-    tensors = {"x": _random(subject, tokens, 1, subject.head_size), "signs": sign_tensor(subject.head_size)}
+    x = _random(subject, tokens, 1, subject.head_size)
+    tensors = {"x": x, "signs": sign_tensor(subject.head_size), **center}
     made = launch.rotate_launch(subject.variant, **tensors, k_layout=False, inverse=False)
     return Workload(made, tensors, tokens)
 
@@ -205,3 +211,9 @@ METHODS: dict[str, Method] = {
     "prefill_chunk": Method((128, 256), lambda subject: 2 * _vector_bytes(subject), _prefill_chunk),
 }
 """By the name of the kind."""
+
+CENTERED: dict[str, Callable[[Subject, int], Workload]] = {
+    "store": lambda subject, tokens: _store(subject, tokens, k_center=_center(subject)),
+    "rotate": lambda subject, tokens: _rotate(subject, tokens, center=_center(subject)),
+}
+"""The launches of the kinds that can subtract a center, with one; by the name of the kind."""

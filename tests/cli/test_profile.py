@@ -41,6 +41,15 @@ def test_a_table_goes_to_stdout_and_progress_to_stderr(run: Run, built: tuple[Pa
     assert result.stderr.startswith(f"[1/1] {NAME} ")
 
 
+def test_the_budgets_are_without_a_center(run: Run, built: tuple[Path, Result]) -> None:
+    result = run("profile", NAME, "--out", built[0], "--center")
+    assert result.exit_code == 0
+    assert "# store and rotate subtract a center" in result.stdout
+    result = run("profile", NAME, "--out", built[0], "--center", "--budget")
+    assert result.exit_code == 2
+    assert "leave out --center" in result.stderr
+
+
 def test_json_and_html_of_a_filter(run: Run, built: tuple[Path, Result], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     result = run("profile", "--filter", "rotate_h256_*_gfx942", "--out", built[0], "--json", "--html", page)

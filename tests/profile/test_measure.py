@@ -11,6 +11,7 @@ from octave_gen import plan
 from octave_gen.arch import ARCHS
 from octave_gen.profile.built import kernels
 from octave_gen.profile.measure import Profile, profiles
+from octave_gen.profile.table import CENTERED_LEGEND, table
 from octave_gen.spec.model import Spec
 
 SHORT, LONGER, LONGEST = 64, 128, 256
@@ -41,6 +42,25 @@ def test_waves_that_work_alone_have_no_prologue(counted: tuple[dict[str, Profile
         prologue = counted[0][kind].counted.prologue
         assert (prologue.valu, prologue.salu, prologue.vmem, prologue.lds_clocks) == (0, 0, 0, 0)
         assert counted[0][kind].counted.each.valu > 0
+
+
+def test_a_center_costs_a_load_and_a_subtraction(
+    counted: tuple[dict[str, Profile], list[str]],
+) -> None:
+    chosen = [counted[0][kind] for kind in ("store", "rotate", "reduce")]
+    centered = profiles([one.kernel for one in chosen], center=True, progress=lambda line: None)
+    assert [one.centered for one in centered] == [True, True, False]
+    assert not any(one.centered for one in chosen)
+    for with_it, without in zip(centered[:2], chosen[:2], strict=True):
+        wave = with_it.kernel.variant.arch.wave_size
+        more = with_it.counted.each - without.counted.each
+        assert more.vmem_bytes == 256
+        # one instruction can subtract two of the 128 values
+        assert 128 / wave / 2 <= more.valu <= 6 * 128 / wave
+        assert more.lds == 0
+    assert centered[2].counted == chosen[2].counted
+    assert CENTERED_LEGEND in table(centered)
+    assert CENTERED_LEGEND not in table(chosen)
 
 
 def test_bytes_are_those_that_the_work_needs(counted: tuple[dict[str, Profile], list[str]]) -> None:

@@ -13,14 +13,14 @@ from octave_gen.arch import ARCHS
 from octave_gen.kernels import KINDS, decode_matrix
 from octave_gen.kernels.base import Geometry, Shape
 from octave_gen.plan import Variant
-from octave_gen.profile.workload import METHODS
+from octave_gen.profile.workload import CENTERED, METHODS
 from octave_gen.runtime.library import LoadedVariant, VariantKey
 from octave_gen.spec.fields import WORK
 from octave_gen.verify.subject import Subject
 
 GetSubject = Callable[[str], Subject]
 
-STORE = "store_octave_{}_h256r64_f16_portable_gfx942"
+STORE = "store_octave_{}_h256r64_plain_f16_portable_gfx942"
 DECODE = "decode_octave_{}_h256r64_g6_{}_f16_portable_gfx942"
 ROTATE = "rotate_h256_f16_portable_gfx942"
 REDUCE = "reduce_h256_f16_portable_gfx942"
@@ -105,8 +105,20 @@ def test_a_longer_launch_has_more_of_the_same_work(name: str, subject: GetSubjec
     assert (short.work, long.work) == METHODS[one.kind].lengths
     assert set(short.tensors) == set(long.tensors)
     pointers = {a.name for a in one.variant.arguments if a.type.value_kind == "global_buffer"}
-    assert set(short.tensors) == pointers - {"group_starts"}, "only group_starts may be null"
+    assert set(short.tensors) == pointers - {"group_starts", "k_center", "center"}, "no others may be null"
     assert short.launch.symbol == name
+
+
+@pytest.mark.parametrize(("name", "center"), [(STORE.format("k3v3"), "k_center"), (ROTATE, "center")])
+def test_the_same_launch_with_a_center(name: str, center: str, subject: GetSubject) -> None:
+    one = subject(name)
+    method = METHODS[one.kind]
+    centered, plain = (make(one, method.lengths[0]) for make in (CENTERED[one.kind], method.workload))
+    assert set(centered.tensors) - set(plain.tensors) == {center}
+    assert centered.tensors[center].shape == (1, 256)
+    address = centered.tensors[center].data_ptr()
+    assert int.from_bytes(centered.launch.kernargs[-8:], "little") == address
+    assert (centered.work, centered.launch.grid) == (plain.work, plain.launch.grid)
 
 
 def test_lengths_hold_whole_tiles(variants: Mapping[str, Variant]) -> None:
