@@ -27,12 +27,13 @@ def rows(table: str) -> list[dict[str, list[str]]]:
 def cells(variant: Variant) -> tuple[str, ...]:
     shape = variant.shape
     found = (variant.kind.name, shape.cache_dtype, shape.head_size, shape.rotary_dims, shape.gqa_group)
-    found += (shape.query_group, shape.scalar, variant.tier.name, variant.arch.name)
+    found += (shape.encoder, shape.query_group, shape.scalar, variant.tier.name, variant.arch.name)
     return tuple("" if cell is None else str(cell) for cell in found)
 
 
 def expand(table: str) -> list[tuple[str, ...]]:
-    columns = ("kernel", "cache dtype", "head", "rotary", "GQA groups", "query groups", "query dtypes", "tier", "arch")
+    shape = ("cache dtype", "head", "rotary", "GQA groups", "encoders", "query groups", "query dtypes")
+    columns = ("kernel", *shape, "tier", "arch")
     return [row for cells in rows(table) for row in product(*(cells[column] for column in columns))]
 
 
@@ -54,6 +55,12 @@ def test_counted_budgets_of_the_largest_head_side_by_side(planned: list[Variant]
     # one bound for all dtypes is one figure
     assert "/" not in found["decode", "gfx942", "portable", "1"]["VALU"][0]
     assert "/" in found["decode", "gfx942", "portable", "1"]["HBM clocks"][0]
+
+
+def test_the_counts_of_each_encoder_are_a_row(planned: list[Variant]) -> None:
+    found = [row for row in counted(planned) if (row["kernel"], row["arch"]) == (["store"], ["gfx942"])]
+    assert [row["encoder"] for row in found] == [["plain"], ["search"]]
+    assert {row["encoder"][0] for row in counted(planned) if row["kernel"] != ["store"]} == {""}
 
 
 def test_the_order_of_the_cache_dtypes_is_told(planned: list[Variant]) -> None:

@@ -67,7 +67,15 @@ def test_parameters_are_the_arguments_of_the_kernel_description(units: list[Unit
         "int32_t num_tokens",
         "int32_t k_layout",
         "int32_t inverse",
+        "const __bf16* center",
     ]
+
+
+@pytest.mark.parametrize(("encoder", "search"), [("plain", 0), ("search", 1)])
+def test_the_encoder_reaches_the_source(encoder: str, search: int, units: list[Unit]) -> None:
+    text = render.render_unit(_unit(units, f"store_octave_k3v3_h256r64_{encoder}_portable_gfx942"))
+    assert f"static constexpr int kSearch = {search};" in text
+    assert text.count("octave::cache_store<Format, Config>(") == 2
 
 
 def test_the_layout_constants_reach_the_source(units: list[Unit]) -> None:
