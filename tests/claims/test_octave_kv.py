@@ -222,7 +222,7 @@ def output_errors(generator: str) -> dict[str, float]:
     [
         ("rotary_dominated", 0.149, 0.0756, 0.0891),
         ("isotropic", 0.152, 0.137, 0.159),
-        ("constant_pairs", 0.220, 0.160, 0.228),
+        ("constant_pairs", 0.214, 0.159, 0.226),
     ],
 )
 def test_three_bits_for_a_rotary_block_of_its_own(generator: str, blocks: float, mixed: float, whole: float) -> None:
@@ -232,7 +232,7 @@ def test_three_bits_for_a_rotary_block_of_its_own(generator: str, blocks: float,
 
 
 @pytest.mark.parametrize(
-    ("generator", "v_has_more", "k_has_more"), [("isotropic", 0.188, 0.206), ("constant_pairs", 0.249, 0.222)]
+    ("generator", "v_has_more", "k_has_more"), [("isotropic", 0.188, 0.206), ("constant_pairs", 0.247, 0.223)]
 )
 def test_a_bit_moved_from_v_to_k_at_228_bytes(generator: str, v_has_more: float, k_has_more: float) -> None:
     found = output_errors(generator)
@@ -245,7 +245,7 @@ def test_a_bit_moved_from_v_to_k_at_228_bytes(generator: str, v_has_more: float,
         ("isotropic", 0.10),
         ("needle", 0.13),
         ("rotary_dominated", 0.16),
-        ("constant_pairs", 0.25),
+        ("constant_pairs", 0.06),
         ("heavy_tailed", 0.59),
     ],
 )
