@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from octave_gen.formats.codecs import CODECS, make
 from octave_gen.quality.real import text, weights
 from octave_gen.quality.real.cache import Quantized, Setting
 from octave_gen.quality.real.layers import calibrate, capture
-from octave_gen.quality.real.model import Model, exact
+from octave_gen.quality.real.model import Cache, Model, exact
 from octave_gen.quality.real.results import Results, codec_digest
 from octave_gen.quality.real.windows import Window, at_ends, at_starts, check_apart
 
@@ -54,15 +54,23 @@ CONTEXTS: Final = (
     Context(768, 6, ("*",)),
     Context(4096, 2, ("octave_*", "fp8", "turboquant_3bit_nc", "turboquant_k3v4_nc")),
 )
+CENTRED_BYTES: Final = 384
+"""Slots of more than 6 bits a value lose so little that no centre is tried."""
 STUDIED: Final = "octave_k3v3_compact"
 """It is also measured with K alone, with V alone, and with centres for all positions of the model."""
 
 
-def settings(context: Context, codecs: Sequence[str]) -> list[Setting]:
-    """What is measured in a context, with plain and with centred K."""
-    chosen = [name for name in codecs if any(fnmatch(name, glob) for glob in context.formats)]
-    found = [Setting(name, centre) for name in chosen for centre in (None, MAX_POSITION)]
-    return [*found, Setting(STUDIED, MODEL_POSITION), Setting(STUDIED, part="k"), Setting(STUDIED, part="v")]
+def settings(context: Context, codecs: Mapping[str, Codec], wanted: Sequence[str] = ("*",)) -> list[Setting]:
+    """What is measured in a context of the codecs that match a glob of ``wanted`` too."""
+    found = []
+    for name, codec in codecs.items():
+        if all(any(fnmatch(name, glob) for glob in globs) for globs in (context.formats, wanted)):
+            found.append(Setting(name))
+            if codec.slot_bytes <= CENTRED_BYTES:
+                found.append(Setting(name, MAX_POSITION))
+            if name == STUDIED:
+                found += [Setting(STUDIED, MODEL_POSITION), Setting(STUDIED, part="k"), Setting(STUDIED, part="v")]
+    return found
 
 
 class Recipe:
@@ -74,14 +82,15 @@ class Recipe:
         self.results = Results(folder / "losses")
         self._check_basis(folder / "basis.json")
 
-    def basis(self) -> dict[str, Any]:
+    def basis(self) -> dict[str, str]:
         """What all results rest on, besides the codecs."""
+        packages = ("torch", "transformers", "tokenizers", "gguf")
         return {
-            "weights": weights.SHA256,
-            "text": text.SHA256,
-            "calibration": [CALIBRATION_WINDOWS, CALIBRATION_TOKENS],
-            "rotary_dims": ROTARY_DIMS,
-            "versions": {name: version(name) for name in ("torch", "transformers", "gguf", "tokenizers")},
+            "weights": f"{weights.NAME}, sha256 {weights.SHA256}",
+            "text": f"{text.PACKAGE}, sources of {', '.join(text.PARTS)}, sha256 {text.SHA256}",
+            "centres": f"from {CALIBRATION_WINDOWS} windows of {CALIBRATION_TOKENS} tokens, none of which is measured",
+            "layout": f"head {HEAD_SIZE}, rotary_dims {ROTARY_DIMS}",
+            "versions": ", ".join(f"{name} {version(name)}" for name in packages),
         }
 
     def _check_basis(self, path: Path) -> None:
@@ -149,37 +158,42 @@ class Recipe:
         return path
 
     @cached_property
-    def codecs(self) -> dict[str, tuple[Codec, str]]:
-        """All codecs, with their digests."""
-        codecs = {name: make(name, HEAD_SIZE, ROTARY_DIMS) for name in CODECS}
-        return {name: (codec, codec_digest(codec)) for name, codec in codecs.items()}
+    def codecs(self) -> dict[str, Codec]:
+        return {name: make(name, HEAD_SIZE, ROTARY_DIMS) for name in CODECS}
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Of each codec; the losses without one have an empty digest."""
+        return {EXACT.codec: ""} | {name: codec_digest(codec) for name, codec in self.codecs.items()}
 
     def losses(self, context: Context, setting: Setting) -> dict[int, list[float]]:
         """What has been measured of a setting."""
-        return self.results.losses(context.tokens, setting.label, self._digest(setting))
+        return self.results.losses(context.tokens, setting.label, self.digests[setting.codec])
 
-    def measure(self) -> None:
-        """Measures what no file has yet: window by window, so that settings can be compared from the first one on."""
-        for context in CONTEXTS:
-            for number, window in enumerate(self.windows(context), 1):
-                for setting in [EXACT, *settings(context, list(self.codecs))]:
-                    if window.start in self.losses(context, setting):
-                        continue
-                    begin = time.perf_counter()
-                    losses = self.model.losses(self.ids(window), self._cache(setting))
-                    self.results.add(context.tokens, setting.label, self._digest(setting), window.start, losses)
-                    took = time.perf_counter() - begin
-                    where = f"{context.tokens} tokens, window {number} of {context.windows}"
-                    self.say(f"{where}: {setting.label} {float(losses.mean()):.4f} nats, {took:.0f} s")
+    def measure(self, wanted: Sequence[str] = ("*",)) -> None:
+        """Measures what no file has yet, a window of each context in turn: settings can be compared early on.
 
-    def _digest(self, setting: Setting) -> str:
-        return "" if setting == EXACT else self.codecs[setting.codec][1]
+        wanted: globs of codecs.
+        """
+        for number in range(max(context.windows for context in CONTEXTS)):
+            for context in CONTEXTS:
+                if number < context.windows:
+                    self._measure_window(context, number, wanted)
 
-    def _cache(self, setting: Setting) -> Any:
+    def _measure_window(self, context: Context, number: int, wanted: Sequence[str]) -> None:
+        window = self.windows(context)[number]
+        for setting in [EXACT, *settings(context, self.codecs, wanted)]:
+            if window.start in self.losses(context, setting):
+                continue
+            begin = time.perf_counter()
+            losses = self.model.losses(self.ids(window), self._cache(setting))
+            self.results.add(context.tokens, setting.label, self.digests[setting.codec], window.start, losses)
+            took = time.perf_counter() - begin
+            where = f"{context.tokens} tokens, window {number + 1} of {context.windows}"
+            self.say(f"{where}: {setting.label} {float(losses.mean()):.4f} nats, {took:.0f} s")
+
+    def _cache(self, setting: Setting) -> Cache:
         if setting == EXACT:
             return exact
-        return Quantized(
-            self.codecs[setting.codec][0],
-            None if setting.centre is None else self.centres[setting.centre],
-            setting.part,
-        )
+        centres = None if setting.centre is None else self.centres[setting.centre]
+        return Quantized(self.codecs[setting.codec], centres, setting.part)

@@ -53,7 +53,7 @@ def _codec_table(recipe: Recipe) -> str:
     head = ["format", "bytes", "bits per value"]
     head += [f"{context.tokens}{centred}" for context in CONTEXTS for centred in ("", ", centred K")]
     rows = []
-    for name, (codec, _) in sorted(recipe.codecs.items(), key=lambda item: item[1][0].slot_bytes):
+    for name, codec in sorted(recipe.codecs.items(), key=lambda item: item[1].slot_bytes):
         cells = [
             _cell(recipe, context, Setting(name, centre)) for context in CONTEXTS for centre in (None, MAX_POSITION)
         ]
