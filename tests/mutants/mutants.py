@@ -6,6 +6,7 @@ specs, the cheapest that can show it.
 
 from __future__ import annotations
 
+from compact_mutants import COMPACT_MUTANTS
 from group_mutants import GROUP_MUTANTS
 from mfma_mutants import MFMA_MUTANTS
 from mutant import Mutant
@@ -360,6 +361,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("waves that do not wait", REDUCE_H, "  workgroup_barrier();\n  if (wave > 0)", "  if (wave > 0)", REDUCE),
     Mutant("wrong weight of a split", REDUCE_H, "exp2(mine[0] - maximum)", "exp2(maximum - mine[0])", REDUCE),
     Mutant("workgroups taken as twice as wide", REDUCE_TEMPLATE, "Config::kWaves", "2 * Config::kWaves", REDUCE),
+    *COMPACT_MUTANTS,
     *GROUP_MUTANTS,
     *MFMA_MUTANTS,
     *WMMA_MUTANTS,
