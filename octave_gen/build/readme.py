@@ -76,8 +76,8 @@ def _sorted(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def counted_table(planned: Iterable[Variant]) -> str:
-    """The counted budgets of the largest head with gqa_group 6 and fp16 queries, cache dtypes side by side; beside
-    the clocks those that HBM takes for the slot that is read."""
+    """The counted budgets of the largest head that has gqa_group 6, with its fewest rotary dims and fp16 queries, cache
+    dtypes side by side; beside the clocks those that HBM takes for the slot that is read."""
     rows: dict[tuple[str, ...], list[Variant]] = {}
     for variant in _counted(planned):
         kind, shape = variant.kind.name, variant.shape
@@ -93,19 +93,22 @@ def counted_legend(planned: Iterable[Variant]) -> str:
     variants = _counted(planned)
     if not variants:
         return ""
-    heads = ", ".join(dict.fromkeys(str(variant.shape.head_size) for variant in variants))
+    head = variants[0].shape.head_size
+    rotary = next((f" with {v.shape.rotary_dims} rotary dims" for v in variants if v.shape.rotary_dims), "")
     dtypes = " / ".join(dict.fromkeys(v.shape.cache_dtype for v in variants if v.shape.cache_dtype))
     return (
-        f"Heads of {heads} with GQA groups of {_COUNTED_GROUP}, {_COUNTED_DTYPE}; cache dtypes {dtypes}, one figure "
-        "where one bound holds for all.\n"
+        f"Heads of {head}{rotary} in GQA groups of {_COUNTED_GROUP}, {_COUNTED_DTYPE}; cache dtypes {dtypes}, one "
+        "figure where one bound holds for all.\n"
     )
 
 
 def _counted(planned: Iterable[Variant]) -> list[Variant]:
     scalar = SCALARS[_COUNTED_DTYPE]
     variants = [v for v in planned if v.shape.scalar == scalar and v.shape.gqa_group in (None, _COUNTED_GROUP)]
-    largest = max((variant.shape.head_size for variant in variants), default=0)
-    return [v for v in variants if v.shape.head_size == largest and v.counted.clocks is not None]
+    grouped = [v.shape for v in variants if v.shape.gqa_group] or [v.shape for v in variants]
+    head, fewest = max(((shape.head_size, -(shape.rotary_dims or 0)) for shape in grouped), default=(0, 0))
+    of_head = [v for v in variants if v.shape.head_size == head and v.shape.rotary_dims in (None, -fewest)]
+    return [v for v in of_head if v.counted.clocks is not None]
 
 
 def _counts(variants: Sequence[Variant]) -> list[str]:

@@ -6,11 +6,13 @@ specs, the cheapest that can show it.
 
 from __future__ import annotations
 
+from compact_mutants import COMPACT_MUTANTS
 from group_mutants import GROUP_MUTANTS
 from mfma_mutants import MFMA_MUTANTS
 from mutant import Mutant
 from prefill_mfma_mutants import PREFILL_MFMA_MUTANTS
 from prefill_wmma_mutants import PREFILL_WMMA_MUTANTS
+from search_mutants import SEARCH_MUTANTS
 from wmma_mutants import WMMA_MUTANTS
 
 STORE_K3V3 = "store_octave_k3v3_h128r64_plain_portable"
@@ -38,7 +40,9 @@ REDUCE_TEMPLATE = "hip/reduce_portable.hip.j2"
 
 MUTANTS: tuple[Mutant, ...] = (
     # store: codes and scales
-    Mutant("threshold taken as reached", ENCODER, "value(i) > below.y", "value(i) >= below.y", STORE_K3V3),
+    Mutant(
+        "threshold taken as reached", ENCODER, "of(compared, i) > below.y", "of(compared, i) >= below.y", STORE_K3V3
+    ),
     Mutant("threshold of the code below", ENCODER, "row + kRowBytes)", "row)", STORE_K3V4, "gfx1100"),
     Mutant(
         "guess two codes off", ENCODER, "kStep = kFour ? 13.66f : 32.2f", "kStep = kFour ? 20.0f : 32.2f", STORE_K3V4
@@ -360,6 +364,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("waves that do not wait", REDUCE_H, "  workgroup_barrier();\n  if (wave > 0)", "  if (wave > 0)", REDUCE),
     Mutant("wrong weight of a split", REDUCE_H, "exp2(mine[0] - maximum)", "exp2(maximum - mine[0])", REDUCE),
     Mutant("workgroups taken as twice as wide", REDUCE_TEMPLATE, "Config::kWaves", "2 * Config::kWaves", REDUCE),
+    *SEARCH_MUTANTS,
+    *COMPACT_MUTANTS,
     *GROUP_MUTANTS,
     *MFMA_MUTANTS,
     *WMMA_MUTANTS,

@@ -185,8 +185,8 @@ class Recipe:
         for setting in [EXACT, *settings(context, self.codecs, wanted)]:
             if window.start in self.losses(context, setting):
                 continue
-            begin = time.perf_counter()
-            losses = self.model.losses(self.ids(window), self._cache(setting))
+            model, cache, begin = self.model, self._cache(setting), time.perf_counter()
+            losses = model.losses(self.ids(window), cache)
             self.results.add(context.tokens, setting.label, self.digests[setting.codec], window.start, losses)
             took = time.perf_counter() - begin
             where = f"{context.tokens} tokens, window {number + 1} of {context.windows}"

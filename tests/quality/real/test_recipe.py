@@ -29,8 +29,8 @@ from octave_gen.quality.real.report import report
 
 CONTEXTS = (Context(300, 3, ("*",)), Context(500, 1, ("octave_*",)))
 NAMES = ("fp16", STUDIED)
-CALLS = 3 * (1 + 6) + 1 * (1 + 5)
-"""Of the model: windows times settings, those of `STUDIED` being five, and the one without a codec."""
+CALLS = 3 * (1 + 1 + 5) + 1 * (1 + 5)
+"""Of the model: windows times settings, which are the one without a codec, one of fp16 and five of `STUDIED`."""
 
 
 class Table:
@@ -110,6 +110,33 @@ def test_the_report_has_paired_differences(measured: Any) -> None:
     assert "| `fp16` | 1024 | 16 | +1.250 ± 0.289 | - | - | - |" in lines
     assert f"| `{STUDIED}` | 196 | 3.06 | +1.250 ± 0.289 | +1.000 ± 0.289 | +0.750 | +0.500 |" in lines
     assert "| V alone | +1.250 ± 0.289 | +0.750 |" in lines
+
+
+def test_an_encoder_is_compared_with_the_plain_one(measured: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measured(Table())
+    found.codecs = {STUDIED: found.codecs[STUDIED], f"{STUDIED}+other": found.codecs[STUDIED]}
+    found.digests[f"{STUDIED}+other"] = found.digests[STUDIED]
+    plain = found.losses
+    monkeypatch.setattr(
+        found,
+        "losses",
+        lambda context, setting: {
+            start: [loss - 0.125 * setting.codec.endswith("+other") for loss in losses]
+            for start, losses in plain(
+                context, Setting(setting.codec.split("+")[0], setting.centre, setting.part)
+            ).items()
+        },
+    )
+    lines = report(found).splitlines()
+    assert f"| `{STUDIED}+other` | -0.125 ± 0.000 | -0.125 |" in lines
+    assert f"| `{STUDIED}+other`, centred K | -0.125 ± 0.000 | -0.125 |" in lines
+
+
+def test_before_anything_is_measured_the_tables_are_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recipe, "basis", lambda self: {"weights": "a model"})
+    text = report(Recipe(tmp_path, print))
+    assert "| V alone | - | - |" in text
+    assert "+" not in text.replace("+search", "")
 
 
 def test_results_of_another_basis_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
