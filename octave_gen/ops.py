@@ -1,8 +1,9 @@
 """``torch.ops.octave``: importing this module defines the ops.
 
-``cache_store(key, value, cache, slot_mapping, k_signs, v_signs, fmt)``
+``cache_store(key, value, cache, slot_mapping, k_signs, v_signs, fmt, encoder=None, k_center=None)``
     Rotates, quantizes and packs token i of key and value, fp16 or bf16 [tokens, kv_heads, head_size], into slot
-    slot_mapping[i] (int64 [tokens]; a negative one skips the token).
+    slot_mapping[i] (int64 [tokens]; a negative one skips the token). encoder: ``plain`` or ``search``, None for the
+    default. k_center: of key's dtype, dense [kv_heads, head_size], subtracted from key in fp32 before the signs.
 ``decode(out, query, cache, block_table, q_to_req, q_to_klen, mid_o, k_signs, v_signs, sm_scale, num_kv_splits, fmt,
 query_group, use_wmma, group_starts=None, tier=None)``
     Attention of query, fp16 or bf16 [queries, q_heads, head_size], over the first q_to_klen[i] tokens of request
@@ -20,8 +21,9 @@ num_kv_splits=1, tier=None)``
     [requests]); those before them are in the cache. block_table: int32 [≥ requests, blocks]. workspace: fp32 scratch,
     at least ``workspace_shape(tokens, q_heads, num_kv_splits, head_size)``; without one, the op takes it from torch's
     allocator for the call. Rows of out behind the last request are not written. tier: as of decode.
-``rotate(x, signs, k_layout, inverse)``
+``rotate(x, signs, k_layout, inverse, center=None)``
     Rotates x, fp16 or bf16 [tokens, heads, head_size], in place: blocks of 64 dims (k_layout) or the whole head.
+    center: of x's dtype, dense [heads, head_size], subtracted from x in fp32 before; forward only.
 
 cache: uint8 [blocks, kv_heads, block_size, slot_bytes] of any strides that are multiples of 4 bytes; slot s is row
 s % block_size of block s // block_size. fmt: 3 octave_k3v3, 4 octave_k3v4, 19 octave_k3v3_compact, 20

@@ -29,7 +29,7 @@ LARGEST_SEED = 2**31 - 1
     help="Only what this spec asks for; repeatable. Default: all that is built.",
 )
 @out_option
-@click.option("--quick", is_flag=True, help="One or two launches of every variant instead of all cases.")
+@click.option("--quick", is_flag=True, help="One to three launches of every variant instead of all cases.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes. Default: one for each core.")
 @click.option("--seed", type=click.IntRange(0, LARGEST_SEED), metavar="N", help="For the inputs. Default: a new one.")
 @click.option("--case", "case_text", metavar="CASE", help="Only this case, as a failure prints it; not recorded.")
