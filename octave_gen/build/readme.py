@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from octave_gen import settings
 from octave_gen.arch import ARCHS
-from octave_gen.errors import OctaveError
+from octave_gen.build.blocks import Blocks, table
 from octave_gen.evidence import evidence_words
 from octave_gen.kernels.base import SCALARS
 from octave_gen.manifest import slot_bytes
@@ -48,7 +48,7 @@ def variant_table(planned: Iterable[Variant]) -> str:
             others = (*row[:at], *row[at + 1 :])
             merged[others] = (*merged.get(others, ()), *row[at])
         rows = [(*others[:at], _sorted(values), *others[at:]) for others, values in merged.items()]
-    return _table(_COLUMNS, [[", ".join(cell) for cell in row] for row in rows])
+    return table(_COLUMNS, [[", ".join(cell) for cell in row] for row in rows])
 
 
 def _row(variant: Variant) -> Row:
@@ -76,15 +76,15 @@ def _sorted(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def counted_table(planned: Iterable[Variant]) -> str:
-    """The counted budgets of the largest head with gqa_group 6 and fp16 queries, cache dtypes side by side; beside
-    the clocks those that HBM takes for the slot that is read."""
+    """The counted budgets of the largest head that has gqa_group 6, with its fewest rotary dims and fp16 queries, cache
+    dtypes side by side; beside the clocks those that HBM takes for the slot that is read."""
     rows: dict[tuple[str, ...], list[Variant]] = {}
     for variant in _counted(planned):
         kind, shape = variant.kind.name, variant.shape
         choices = (shape.encoder or "", str(shape.query_group or ""))
         key = (kind, WORK[kind], variant.arch.name, variant.tier.name, *choices)
         rows.setdefault(key, []).append(variant)
-    return _table(_COUNTED_COLUMNS, [[*key, *_counts(group)] for key, group in rows.items()])
+    return table(_COUNTED_COLUMNS, [[*key, *_counts(group)] for key, group in rows.items()])
 
 
 def counted_legend(planned: Iterable[Variant]) -> str:
@@ -93,19 +93,22 @@ def counted_legend(planned: Iterable[Variant]) -> str:
     variants = _counted(planned)
     if not variants:
         return ""
-    heads = ", ".join(dict.fromkeys(str(variant.shape.head_size) for variant in variants))
+    head = variants[0].shape.head_size
+    rotary = next((f" with {v.shape.rotary_dims} rotary dims" for v in variants if v.shape.rotary_dims), "")
     dtypes = " / ".join(dict.fromkeys(v.shape.cache_dtype for v in variants if v.shape.cache_dtype))
     return (
-        f"Heads of {heads} with GQA groups of {_COUNTED_GROUP}, {_COUNTED_DTYPE}; cache dtypes {dtypes}, one figure "
-        "where one bound holds for all.\n"
+        f"Heads of {head}{rotary} in GQA groups of {_COUNTED_GROUP}, {_COUNTED_DTYPE}; cache dtypes {dtypes}, one "
+        "figure where one bound holds for all.\n"
     )
 
 
 def _counted(planned: Iterable[Variant]) -> list[Variant]:
     scalar = SCALARS[_COUNTED_DTYPE]
     variants = [v for v in planned if v.shape.scalar == scalar and v.shape.gqa_group in (None, _COUNTED_GROUP)]
-    largest = max((variant.shape.head_size for variant in variants), default=0)
-    return [v for v in variants if v.shape.head_size == largest and v.counted.clocks is not None]
+    grouped = [v.shape for v in variants if v.shape.gqa_group] or [v.shape for v in variants]
+    head, fewest = max(((shape.head_size, -(shape.rotary_dims or 0)) for shape in grouped), default=(0, 0))
+    of_head = [v for v in variants if v.shape.head_size == head and v.shape.rotary_dims in (None, -fewest)]
+    return [v for v in of_head if v.counted.clocks is not None]
 
 
 def _counts(variants: Sequence[Variant]) -> list[str]:
@@ -121,38 +124,21 @@ def arch_table() -> str:
     """The supported chips and what is known of their kernels."""
     head = ("arch", "family", "product", "wave", "tiers", "evidence")
     chips = ARCHS.values()
-    return _table(
+    return table(
         head, [[c.name, c.family, c.product, str(c.wave_size), ", ".join(c.tiers), evidence_words(c)] for c in chips]
     )
 
 
 def environment_table() -> str:
     """The environment variables that are read."""
-    return _table(("variable", "meaning"), [[f"`{name}`", text] for name, text in settings.VARIABLES.items()])
+    return table(("variable", "meaning"), [[f"`{name}`", text] for name, text in settings.VARIABLES.items()])
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
-
-
-def updated(text: str, planned: Sequence[Variant]) -> str:
-    """``text`` of README.md with its tables made anew, each between ``<!-- octave-gen:NAME -->`` and
-    ``<!-- /octave-gen:NAME -->``; raises OctaveError when a pair of markers is missing or occurs twice."""
-    tables: dict[str, Callable[[], str]] = {
+def blocks(planned: Sequence[Variant]) -> Blocks:
+    """The README's blocks."""
+    return {
         "variants": lambda: variant_table(planned),
         "counted": lambda: "\n".join(filter(None, (counted_legend(planned), counted_table(planned)))),
         "archs": arch_table,
         "environment": environment_table,
     }
-    for name, make in tables.items():
-        first, last = f"<!-- octave-gen:{name} -->\n", f"<!-- /octave-gen:{name} -->\n"
-        if text.count(first) != 1 or text.count(last) != 1 or text.index(last) < text.index(first):
-            raise OctaveError(
-                f"the generated table {name!r} has no place",
-                where=FILE_NAME,
-                hint=f"write the lines {first.strip()} and {last.strip()} once each; the table goes between them",
-            )
-        before, _, rest = text.partition(first)
-        text = f"{before}{first}\n{make()}\n{last}{rest.partition(last)[2]}"
-    return text

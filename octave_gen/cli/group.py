@@ -15,7 +15,18 @@ from octave_gen.errors import WORK_FAILED, OctaveError, did_you_mean
 
 PROGRAM: Final = "octave-gen"
 INTERRUPTED: Final = 130
-COMMANDS: Final = ("build", "verify", "list-variants", "show", "profile", "generate", "check", "doctor", "clean")
+COMMANDS: Final = (
+    "build",
+    "verify",
+    "list-variants",
+    "show",
+    "profile",
+    "quality",
+    "generate",
+    "check",
+    "doctor",
+    "clean",
+)
 
 
 class LazyGroup(click.Group):

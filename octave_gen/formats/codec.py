@@ -6,6 +6,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from octave_gen.formats.bytemap import Field
+
 
 class Codec(Protocol):
     """A cache format for one shape of head.
@@ -23,6 +25,9 @@ class Codec(Protocol):
     @property
     def slot_bytes(self) -> int:
         """Bytes of one token and kv head, with all scales and padding."""
+
+    def byte_map(self) -> tuple[Field, ...]:
+        """What each byte of a slot is; together exactly slot_bytes."""
 
     def encode(self, key: Tensor, value: Tensor) -> Tensor:
         """key, value: fp16, bf16 or fp32 [..., head_size] -> uint8 [..., slot_bytes]."""

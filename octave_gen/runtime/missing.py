@@ -130,12 +130,15 @@ def _rotary_dims(key: VariantKey) -> int | None:
 
 
 def _refusal(key: VariantKey) -> str | None:
-    """Why no spec can ask for the kernel: its tier or its format does not hold the shape; or None."""
+    """Why no spec can ask for the kernel: its tier or its format does not hold the shape; or None.
+
+    Where no other tier of the chip holds the shape either, each says why.
+    """
     from octave_gen.kernels.base import MAX_GROUP
 
     chip = archs.get(key.arch)
-    tier = next((tier for tier in KINDS[key.kind].tiers_on(chip) if tier.name == key.tier), None)
-    if tier is None:
+    tiers = {tier.name: tier for tier in KINDS[key.kind].tiers_on(chip)}
+    if key.tier not in tiers:
         return f"{key.kind} has no {key.tier} tier on {chip.name}"
     for name in ("gqa_group", "query_group"):
         if not 1 <= (getattr(key, name) or 1) <= MAX_GROUP:
@@ -153,7 +156,9 @@ def _refusal(key: VariantKey) -> str | None:
         query_group=key.query_group,
         encoder=key.encoder,
     )
-    return refused or tier.refuse(shape, chip)
+    reasons = {name: tier.refuse(shape, chip) for name, tier in tiers.items()}
+    asked = reasons.pop(key.tier)
+    return refused or (asked and "; ".join([asked, *(map(str, reasons.values()) if all(reasons.values()) else ())]))
 
 
 def _in_flydsl(key: VariantKey) -> bool:

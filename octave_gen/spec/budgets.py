@@ -23,6 +23,7 @@ from octave_gen.spec.fields import (
 )
 from octave_gen.spec.model import Budget, BudgetRule, CountedBudget
 from octave_gen.spec.report import Problem
+from octave_gen.spec.shape import kinds_of
 
 SHAPE_KEYS = {
     "cache_dtypes": "cache_dtype",
@@ -112,6 +113,9 @@ def _contradictions(values: Mapping[str, Any], key: str, spec: Checked) -> Itera
     kernel, arch, known_archs = values.get("kernel"), values.get("arch"), spec.values.get("archs")
     if arch and known_archs and arch not in known_archs:
         yield Problem(f"{key}.arch", f"the spec does not name {arch} in archs", ", ".join(known_archs))
+    kernels = spec.values.get("kernels")
+    if kernel and kernels and kernel not in kernels:
+        yield Problem(f"{key}.kernel", f"the spec does not name {kernel} in kernels", ", ".join(kernels))
     for name, field in SHAPE_KEYS.items():
         if name not in values:
             continue
@@ -151,7 +155,8 @@ def _coverage(selections: Sequence[Selection], spec: Checked) -> Iterator[Proble
     Where a key of the spec is wrong that decides a kind's variants, all that is known to be missing is the budget of a
     kind that has none at all.
     """
-    for kind, arch in product(KINDS.values(), spec.values.get("archs", ())):
+    kinds = () if "kernels" in spec.doubtful else kinds_of(spec.values)
+    for kind, arch in product(kinds, spec.values.get("archs", ())):
         judged = all(name in spec.values for name, field in SHAPE_KEYS.items() if field in kind.fields)
         chip = ARCHS[arch]
         cells = _cells(kind, chip, spec) if judged else {tier.name: [_UNKNOWN] for tier in kind.tiers_on(chip)}

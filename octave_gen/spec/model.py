@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from octave_gen.kernels import KINDS
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -56,7 +58,10 @@ class BudgetRule:
 
 @dataclass(frozen=True)
 class Spec:
-    """One spec file: what to build. ``source`` is the label that reports and the manifest show."""
+    """One spec file: what to build. ``source`` is the label that reports and the manifest show.
+
+    kernels: the kinds that it asks for.
+    """
 
     source: str
     family: str
@@ -69,3 +74,4 @@ class Spec:
     query_dtypes: tuple[str, ...]
     archs: tuple[str, ...]
     budgets: tuple[BudgetRule, ...]
+    kernels: tuple[str, ...] = tuple(KINDS)

@@ -150,14 +150,17 @@ FULL: dict[str, tuple[Case, ...]] = {
         StoreCase(tokens=23, block_size=1568, skipped=1, signs="random", memory="strided"),
         StoreCase(tokens=19, skipped=1, memory="far", values="edges"),
         StoreCase(tokens=37, heads=1, skipped=1, signs="random", values="edges", center="gaussian"),
-        StoreCase(tokens=17, heads=6, block_size=48, memory="strided", center="edges"),
+        StoreCase(tokens=17, heads=6, block_size=48, memory="strided", values="edges", center="edges"),
     ),
     "rotate": (
         *(RotateCase(k_layout=k, inverse=i, values="edges") for k in (0, 1) for i in (0, 1)),
         *(RotateCase(k_layout=k, inverse=1 - k, signs="random", memory="strided") for k in (0, 1)),
         *(RotateCase(k_layout=k, inverse=k, memory="far") for k in (0, 1)),
         *(RotateCase(k_layout=k, values="edges", center="gaussian") for k in (0, 1)),
-        *(RotateCase(k_layout=k, heads=6, signs="random", memory="strided", center="edges") for k in (0, 1)),
+        *(
+            RotateCase(k_layout=k, heads=6, signs="random", memory="strided", values="edges", center="edges")
+            for k in (0, 1)
+        ),
     ),
     "decode": (
         DecodeCase(lengths=(0, 1, 15, 16, 17, 100, 257), splits=3, kv_heads=2),

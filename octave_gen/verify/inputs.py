@@ -101,7 +101,7 @@ def center(seed: int, heads: int, head_size: int, dtype: torch.dtype, choice: st
     if choice == "edges":
         made[1::6, 3] = torch.nan
         made[2::6] = _LARGEST_HALF
-        made[3::6] *= 2.0**-20
+        made[3::6] *= torch.finfo(dtype).smallest_normal / 8
         made[4::6, -1] = -torch.inf
         made[5::6] = 0.0
     return place(made, "dense")

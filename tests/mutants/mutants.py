@@ -6,6 +6,7 @@ specs, the cheapest that can show it.
 
 from __future__ import annotations
 
+from compact_mutants import COMPACT_MUTANTS
 from group_mutants import GROUP_MUTANTS
 from mfma_mutants import MFMA_MUTANTS
 from mutant import Mutant
@@ -364,6 +365,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("wrong weight of a split", REDUCE_H, "exp2(mine[0] - maximum)", "exp2(maximum - mine[0])", REDUCE),
     Mutant("workgroups taken as twice as wide", REDUCE_TEMPLATE, "Config::kWaves", "2 * Config::kWaves", REDUCE),
     *SEARCH_MUTANTS,
+    *COMPACT_MUTANTS,
     *GROUP_MUTANTS,
     *MFMA_MUTANTS,
     *WMMA_MUTANTS,

@@ -10,13 +10,18 @@ from octave_gen import paths, spec
 from octave_gen.arch import ARCHS
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES, ENCODERS
+from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import SCALARS
 from octave_gen.spec.report import HINT
 
 SHAPES = {
     "octave_h128r64.toml": (128, 64, (4, 6, 8, 12, 16)),
     "octave_h256r64.toml": (256, 64, (1, 2, 3, 4, 6, 8, 16)),
+    "octave_h256r128.toml": (256, 128, (4, 6, 8)),
+    "octave_h512r128.toml": (512, 128, (4, 8)),
 }
+BLOCK_K = {"octave_k3v3", "octave_k3v4"}
+"""The dtypes whose slots depend on the rotary dims."""
 
 
 def test_the_shipped_specs_hold_the_promised_shapes() -> None:
@@ -25,8 +30,9 @@ def test_the_shipped_specs_hold_the_promised_shapes() -> None:
     for one in shipped:
         assert (one.head_size, one.rotary_dims, one.gqa_groups) == SHAPES[one.source]
         assert one.query_groups == (1, 4)
-        assert set(one.cache_dtypes) == set(CACHE_DTYPES)
+        assert set(one.cache_dtypes) == (BLOCK_K if one.source == "octave_h256r128.toml" else set(CACHE_DTYPES))
         assert set(one.encoders) == set(ENCODERS)
+        assert set(KINDS) - set(one.kernels) == ({"prefill_prefix", "prefill_chunk"} if one.head_size == 512 else set())
         assert set(one.query_dtypes) == set(SCALARS)
         assert set(one.archs) == set(ARCHS)
 

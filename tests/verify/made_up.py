@@ -32,6 +32,7 @@ def make_subject(
     gqa_group: int = 2,
     query_group: int = 4,
     with_reduce: bool = True,
+    encoder: str = "plain",
 ) -> Subject:
     """A subject of gfx942, in the portable tier where there is one; decode comes with its reduce unless told otherwise,
     and a prefix with its chunk."""
@@ -47,6 +48,7 @@ def make_subject(
         rotary_dims=64 if uses_cache else None,
         gqa_group=gqa_group if attends else None,
         query_group=query_group if attends else None,
+        encoder=encoder if kind == "store" else None,
     )
     key = VariantKey(
         arch="gfx942",
@@ -58,6 +60,7 @@ def make_subject(
         slot_bytes=slot if uses_cache else None,
         gqa_group=shape.gqa_group,
         query_group=shape.query_group,
+        encoder=shape.encoder,
     )
     name = f"{kind}_made_up_{query_dtype}"
     variant = LoadedVariant(name, name, key, tier.arguments, tier.geometry(shape, archs.get("gfx942")))
@@ -79,11 +82,22 @@ class Right:
         slot_mapping: Tensor,
         k_signs: Tensor,
         v_signs: Tensor,
+        k_center: Tensor | None = None,
     ) -> None:
-        cache_store(key, value, cache, slot_mapping, Subject(variant).layout, k_signs, v_signs)
+        subject = Subject(variant)
+        rows = (key, value, cache, slot_mapping, subject.layout)
+        cache_store(*rows, k_signs, v_signs, subject.encoder, k_center)
 
-    def rotate(self, variant: LoadedVariant, x: Tensor, signs: Tensor, k_layout: bool, inverse: bool) -> None:
-        rotate(x, k_layout, inverse, signs)
+    def rotate(
+        self,
+        variant: LoadedVariant,
+        x: Tensor,
+        signs: Tensor,
+        k_layout: bool,
+        inverse: bool,
+        center: Tensor | None = None,
+    ) -> None:
+        rotate(x, k_layout, inverse, signs, center)
 
     def decode(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Attention) -> None:
         a, subject = arguments, Subject(variant)

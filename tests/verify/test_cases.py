@@ -15,6 +15,7 @@ from octave_gen.verify.cases import (
     DecodeCase,
     PrefixCase,
     ReduceCase,
+    RotateCase,
     StoreCase,
     parse,
     smaller,
@@ -70,6 +71,19 @@ def test_fields_left_out_have_their_defaults() -> None:
     assert parse("reduce", "") == ReduceCase()
 
 
+def test_the_quick_cases_have_a_center_and_have_none() -> None:
+    for kind in ("store", "rotate"):
+        for cases in (FULL[kind], QUICK[kind]):
+            centers = {case.center for case in cases if isinstance(case, StoreCase | RotateCase)}
+            assert centers >= {"absent", "edges"}
+        assert "center=gaussian" in " ".join(map(str, FULL[kind]))
+
+
+def test_the_inverse_rotation_has_no_center() -> None:
+    with pytest.raises(OctaveError, match="the inverse rotation takes no center"):
+        parse("rotate", "inverse=1 center=gaussian")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -89,7 +103,20 @@ def test_what_is_no_case(text: str, problem: str) -> None:
     assert error.value.exit_code == 2
 
 
-WORDS = ["dense", "strided", "far", "gaussian", "poison", "edges", "own", "random", "grouped", "mixed", "ragged"]
+WORDS = [
+    "absent",
+    "dense",
+    "strided",
+    "far",
+    "gaussian",
+    "poison",
+    "edges",
+    "own",
+    "random",
+    "grouped",
+    "mixed",
+    "ragged",
+]
 
 
 def weight(case: Case) -> tuple[int, ...]:

@@ -108,9 +108,35 @@ def test_a_wrong_result_of_huge_scores_fails(factor: float, subject: SubjectMake
     assert checks.run(subject("decode"), case, 1, wrong).problems
 
 
+@pytest.mark.parametrize("change", [lambda center: None, lambda center: center.flip(0), lambda center: center * 0.999])
+def test_a_wrong_center_fails(change: Callable[[Tensor], Tensor | None], subject: SubjectMaker) -> None:
+    class Wrong(Right):
+        def cache_store(self, variant: LoadedVariant, *tensors: Any) -> None:
+            super().cache_store(variant, *tensors[:-1], change(tensors[-1]))
+
+        def rotate(self, variant: LoadedVariant, *arguments: Any) -> None:
+            super().rotate(variant, *arguments[:-1], change(arguments[-1]))
+
+    for kind, make in (("store", StoreCase), ("rotate", RotateCase)):
+        for word in ("gaussian", "edges"):
+            assert not checks.run(subject(kind), make(heads=6, center=word), 1, Right()).problems
+            assert checks.run(subject(kind), make(heads=6, center=word), 1, Wrong()).problems
+
+
+def test_a_center_of_one_head_that_reaches_another_fails(subject: SubjectMaker) -> None:
+    """The cases' center is NaN in one head and -Inf in another; all others must stay as they are."""
+
+    class Wrong(Right):
+        def cache_store(self, variant: LoadedVariant, *tensors: Any) -> None:
+            super().cache_store(variant, *tensors[:-1], tensors[-1] + 0 * tensors[-1].sum(0))
+
+    found = checks.run(subject("store"), StoreCase(tokens=5, heads=6, center="edges"), 1, Wrong()).problems
+    assert found
+
+
 def test_a_store_to_a_skipped_slot_fails(subject: SubjectMaker) -> None:
     class Wrong(Right):
-        def cache_store(self, variant: LoadedVariant, *tensors: Tensor) -> None:
+        def cache_store(self, variant: LoadedVariant, *tensors: Any) -> None:
             key, value, cache, slot_mapping, *signs = tensors
             taken = set(slot_mapping.tolist())
             free = next(slot for slot in range(10**6) if slot not in taken)

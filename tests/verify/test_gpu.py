@@ -51,13 +51,14 @@ def calls(monkeypatch: pytest.MonkeyPatch, library: Built) -> list[str]:
         (found,) = (s for s in owned if (s.kind, s.dtype, s.variant.key.tier) == (kind, dtype, tier))
         return found
 
-    def cache_store(key: Any, value: Any, cache: Any, slots: Any, ks: Any, vs: Any, fmt: int, *, place: Place) -> None:
-        made.append(f"cache_store {fmt} {place.stream}")
-        right.cache_store(find("store", key.dtype).variant, key, value, cache, slots, ks, vs)
+    def cache_store(*arguments: Any, place: Place) -> None:
+        key, value, cache, slots, ks, vs, fmt, encoder, *center = arguments
+        made.append(f"cache_store {fmt} {encoder} {place.stream}")
+        right.cache_store(find("store", key.dtype).variant, key, value, cache, slots, ks, vs, *center)
 
-    def rotate(x: Any, signs: Any, k_layout: bool, inverse: bool, *, place: Place) -> None:
+    def rotate(x: Any, *arguments: Any, place: Place) -> None:
         made.append(f"rotate {place.stream}")
-        right.rotate(find("rotate", x.dtype).variant, x, signs, k_layout, inverse)
+        right.rotate(find("rotate", x.dtype).variant, x, *arguments)
 
     def decode(*, fmt: int, query_group: int, use_wmma: bool, tier: str, place: Place, **arguments: Any) -> None:
         made.append(f"decode {fmt} {query_group} {use_wmma} {tier} {place.stream}")
@@ -71,7 +72,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, library: Built) -> list[str]:
 
 def test_every_op_goes_through_the_runtime(library: Built, device: Gpu, calls: list[str]) -> None:
     for kind, tier, said in (
-        ("store", "portable", "cache_store 3 7"),
+        ("store", "portable", "cache_store 3 plain 7"),
         ("rotate", "portable", "rotate 7"),
         ("decode", "portable", "decode 3 4 False portable 7"),
         ("decode", "mfma", "decode 3 4 False mfma 7"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from octave_gen.formats.octave.rotation import sign_tensor
-from octave_gen.verify.inputs import POISON, edge_vectors, gaussian, place, place_pair, signs
+from octave_gen.verify.inputs import POISON, center, edge_vectors, gaussian, place, place_pair, signs
 
 
 def test_values_depend_on_seed_and_role_alone() -> None:
@@ -35,6 +35,23 @@ def test_every_edge_is_there(dtype: torch.dtype) -> None:
     }
     assert all(bool(which.any()) for which in rows.values()), {name: int(which.sum()) for name, which in rows.items()}
     assert (found.view(torch.int16)[single == 0] < 0).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_centers(dtype: torch.dtype) -> None:
+    assert center(1, 3, 64, dtype, "absent") is None
+    plain, edges = (center(1, 7, 64, dtype, choice) for choice in ("gaussian", "edges"))
+    assert plain is not None
+    assert edges is not None
+    assert plain.dtype == edges.dtype == dtype
+    assert plain.isfinite().all()
+    assert torch.equal(edges[::6], plain[::6])
+    assert [int(head.isnan().sum()) for head in edges] == [0, 1, 0, 0, 0, 0, 0]
+    assert [int(head.isinf().sum()) for head in edges] == [0, 0, 0, 0, 1, 0, 0]
+    assert (edges[2].float() >= 65504).all()
+    assert not edges[5].any()
+    assert (edges[3].abs() < torch.finfo(dtype).smallest_normal).all()
+    assert edges[3].any()
 
 
 def test_strided_memory_has_odd_strides_and_poison_between() -> None:

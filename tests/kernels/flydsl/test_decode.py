@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 from flydsl_bench import FlyBench
-from flydsl_mutants import COLUMNS, DECODE_MUTANTS, ONE_COLUMN, PAIRED
+from flydsl_mutants import COLUMNS, COMPACT, DECODE_MUTANTS, ONE_COLUMN, PAIRED
 from mutant import Mutant
 from workbench import Finding, check_all
 
 from octave_gen import paths
 from octave_gen.build import resources
 
-UNITS = (PAIRED, ONE_COLUMN, COLUMNS)
+UNITS = (PAIRED, ONE_COLUMN, COLUMNS, COMPACT)
 """One of each cache dtype, and of each way to hold the query."""
 TELLING = [mutant for mutant in DECODE_MUTANTS if not mutant.slow]
 
