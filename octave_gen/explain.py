@@ -10,25 +10,28 @@ from typing import Final
 
 from octave_gen import arch as archs
 from octave_gen.errors import did_you_mean
-from octave_gen.formats import CACHE_DTYPES, FAMILIES, family_of
+from octave_gen.formats import CACHE_DTYPES, ENCODERS, FAMILIES, family_of
 from octave_gen.kernels import KINDS, kind_of
 from octave_gen.kernels.base import MAX_GROUP, SCALARS, KernelKind, Shape
 from octave_gen.plan import Variant
 
-SCHEME: Final = f"<kind>_<dtype>_h<head>r<rotary>_g<group>_q<query group>_<{'|'.join(SCALARS.values())}>_<tier>_<arch>"
+SCHEME: Final = (
+    f"<kind>_<dtype>_h<head>r<rotary>_<encoder>_g<group>_q<query group>_<{'|'.join(SCALARS.values())}>_<tier>_<arch>"
+)
 NEAREST: Final = 3
 LONGEST: Final = 200
 """Characters of a name that are compared; the search takes time with the square of the length."""
 
 _NAME: Final = re.compile(
     r"(?P<subject>[a-z][a-z0-9_]*?)_h(?P<head_size>[0-9]{1,6})(?:r(?P<rotary_dims>[0-9]{1,6}))?"
-    r"(?:_g(?P<gqa_group>[0-9]{1,6}))?(?:_q(?P<query_group>[0-9]{1,6}))?"
+    r"(?:_(?P<encoder>[a-z]+))??(?:_g(?P<gqa_group>[0-9]{1,6}))?(?:_q(?P<query_group>[0-9]{1,6}))?"
     r"(?:_(?P<scalar>[a-z0-9]+))?_(?P<tier>[a-z0-9]+)_(?P<arch>[a-z]+[0-9][0-9a-f]*)"
 )
 _NUMBERS: Final = ("head_size", "rotary_dims", "gqa_group", "query_group")
 _PARTS: Final = {
     "cache_dtype": "a cache dtype",
     "rotary_dims": "r<rotary dims>",
+    "encoder": "an encoder",
     "gqa_group": "g<GQA group>",
     "query_group": "q<query group>",
 }
@@ -58,6 +61,7 @@ class _Name:
     rotary_dims: int | None
     gqa_group: int | None
     query_group: int | None
+    encoder: str | None
 
     def shape(self, family: str) -> Shape:
         return Shape(
@@ -68,6 +72,7 @@ class _Name:
             rotary_dims=self.rotary_dims,
             gqa_group=self.gqa_group,
             query_group=self.query_group,
+            encoder=self.encoder,
         )
 
 
@@ -76,10 +81,13 @@ def _parse(name: str) -> _Name | None:
     if match is None:
         return None
     kind, cache_dtype = _kind_and_dtype(match["subject"])
+    encoder, scalar = match["encoder"], match["scalar"]
+    if encoder is None and scalar in ENCODERS:  # the query dtype is what the name leaves out
+        encoder, scalar = scalar, None
     numbers = {field: int(match[field]) if match[field] else None for field in _NUMBERS}
     return _Name(
         kind=kind,
-        scalar=match["scalar"],
+        scalar=scalar,
         tier=match["tier"],
         arch=match["arch"],
         head_size=int(match["head_size"]),
@@ -87,6 +95,7 @@ def _parse(name: str) -> _Name | None:
         rotary_dims=numbers["rotary_dims"],
         gqa_group=numbers["gqa_group"],
         query_group=numbers["query_group"],
+        encoder=encoder,
     )
 
 
@@ -132,6 +141,9 @@ def _impossible(parts: _Name) -> Iterator[str]:
         known = tuple(CACHE_DTYPES)
         near = did_you_mean(parts.cache_dtype, known)
         yield f"there is no cache dtype {parts.cache_dtype!r}{near}; cache dtypes: {', '.join(known)}"
+    if parts.encoder is not None and parts.encoder not in ENCODERS:
+        near = did_you_mean(parts.encoder, ENCODERS)
+        yield f"there is no encoder {parts.encoder!r}{near}; encoders: {', '.join(ENCODERS)}"
     for what, value in (("GQA group", parts.gqa_group), ("query group", parts.query_group)):
         if value is not None and not 1 <= value <= MAX_GROUP:
             yield f"a {what} is 1 to {MAX_GROUP}, not {value}"
@@ -178,7 +190,7 @@ def _refused_by_tier(parts: _Name, kind: KernelKind) -> Iterator[str]:
 def _given(parts: _Name, planned: Sequence[Variant]) -> str:
     """What the specs ask for in the first part that is not among theirs, all parts before it being equal."""
     left = [variant for variant in planned if variant.kind.name == parts.kind]
-    for field in (*_NUMBERS[:2], "cache_dtype", *_NUMBERS[2:], "scalar", "tier", "arch"):
+    for field in (*_NUMBERS[:2], "cache_dtype", "encoder", *_NUMBERS[2:], "scalar", "tier", "arch"):
         values = {_value(variant, field) for variant in left}
         wanted = getattr(parts, field)
         if wanted not in values:
@@ -204,7 +216,7 @@ def _nearest(parts: _Name, planned: Sequence[Variant]) -> tuple[str, ...]:
     """The variants with the fewest other parts, then with the nearest numbers."""
 
     def distance(variant: Variant) -> tuple[int, int, str]:
-        fields = ("cache_dtype", *_NUMBERS, "scalar", "tier", "arch")
+        fields = ("cache_dtype", "encoder", *_NUMBERS, "scalar", "tier", "arch")
         pairs = [(getattr(parts, field), _value(variant, field)) for field in fields]
         other = sum(mine != its for mine, its in pairs) + 4 * (variant.kind.name != parts.kind)
         apart = sum(abs(mine - its) for mine, its in pairs if isinstance(mine, int) and isinstance(its, int))

@@ -44,9 +44,9 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """``<kind>_<dtype>_h<head>r<rotary>_g<group>_q<query group>_<f16|bf16>_<tier>_<arch>``; also the symbol.
+        """``<kind>_<dtype>_h<head>r<rotary>_<encoder>_g<group>_q<query group>_<f16|bf16>_<tier>_<arch>``.
 
-        Parts that the kind does not depend on are left out.
+        Also the symbol. Parts that the kind does not depend on are left out.
         """
         return self._name(self.shape.scalar)
 
@@ -83,8 +83,8 @@ class Variant:
         head = f"h{shape.head_size}" + (f"r{shape.rotary_dims}" if shape.rotary_dims is not None else "")
         group = f"g{shape.gqa_group}" if shape.gqa_group is not None else None
         query_group = f"q{shape.query_group}" if shape.query_group is not None else None
-        parts = (self.kind.name, shape.cache_dtype, head, group, query_group, scalar, self.tier.name, self.arch.name)
-        return "_".join(part for part in parts if part)
+        what = (self.kind.name, shape.cache_dtype, head, shape.encoder, group, query_group)
+        return "_".join(part for part in (*what, scalar, self.tier.name, self.arch.name) if part)
 
 
 def _shapes(spec: Spec, kind: KernelKind) -> Iterable[Shape]:
@@ -93,6 +93,7 @@ def _shapes(spec: Spec, kind: KernelKind) -> Iterable[Shape]:
         "rotary_dims": (spec.rotary_dims,),
         "gqa_group": spec.gqa_groups,
         "query_group": spec.query_groups,
+        "encoder": spec.encoders,
     }
     values = product(*(choices[field] for field in kind.fields))
     for chosen, dtype in product(values, spec.query_dtypes):
@@ -108,6 +109,7 @@ def _rule(spec: Spec, kind: KernelKind, shape: Shape, arch: Arch, tier: Tier) ->
             and (not rule.cache_dtypes or shape.cache_dtype in rule.cache_dtypes)
             and (not rule.gqa_groups or shape.gqa_group in rule.gqa_groups)
             and (not rule.query_groups or shape.query_group in rule.query_groups)
+            and (not rule.encoders or shape.encoder in rule.encoders)
             and (not rule.tiers or tier.name in rule.tiers)
         )
 
@@ -115,6 +117,8 @@ def _rule(spec: Spec, kind: KernelKind, shape: Shape, arch: Arch, tier: Tier) ->
     what = f"{kind.name} on {arch.name}" + (f" for {shape.cache_dtype}" if shape.cache_dtype else "")
     if shape.gqa_group is not None:
         what += f" with gqa_group {shape.gqa_group}, query_group {shape.query_group}"
+    if shape.encoder is not None:
+        what += f" with encoder {shape.encoder}"
     if len(kind.tiers_on(arch)) > 1:
         what += f" in the {tier.name} tier"
     if len(rules) != 1:
@@ -156,7 +160,7 @@ def variants(specs: Iterable[Spec], arch_names: Sequence[str] = (), *, on_reques
     found: dict[str, Variant] = {}
     missing: list[str] = []
     for spec, kind in product(specs, KINDS.values()):
-        for arch_name in spec.archs:
+        for arch_name in spec.archs if kind.name in spec.kernels else ():
             chip = archs.get(arch_name)
             if arch_name not in arch_names if arch_names else chip.on_request and not on_request:
                 continue

@@ -18,6 +18,7 @@ def _small_spec(**changes: Any) -> Spec:
         "source": "small.toml",
         "family": "octave",
         "cache_dtypes": ("octave_k3v3",),
+        "encoders": ("plain",),
         "head_size": 128,
         "rotary_dims": 64,
         "gqa_groups": (4,),

@@ -52,7 +52,15 @@ def planned() -> list[Variant]:
         ("decode_h256_f16_portable_gfx942", "decode depends on a cache dtype"),
         ("rotate_octave_k3v3_h256_f16_portable_gfx942", "rotate does not depend on a cache dtype"),
         ("rotate_h192_f16_portable_gfx942", "holds head_size 64, 128, 256 and 512, not 192"),
-        ("store_octave_k3v3_h256r64_g6_f16_portable_gfx942", "store does not depend on g<GQA group>"),
+        ("store_octave_k3v3_h256r64_plain_g6_f16_portable_gfx942", "store does not depend on g<GQA group>"),
+        ("store_octave_k3v3_h256r64_f16_portable_gfx942", "store depends on an encoder: the name lacks it"),
+        (
+            "store_octave_k3v3_h256r64_serch_f16_portable_gfx942",
+            r"there is no encoder 'serch' \(did you mean search\?\); encoders: plain, search",
+        ),
+        ("store_octave_k3v3_h320r64_search_portable_gfx942", "query dtype is missing"),
+        ("decode_octave_k3v3_h256r64_plain_g6_q4_f16_portable_gfx942", "decode does not depend on an encoder"),
+        ("rotate_h256_search_f16_portable_gfx942", "rotate does not depend on an encoder"),
     ],
 )
 def test_the_part_that_does_not_exist_is_named(planned: list[Variant], name: str, reason: str) -> None:

@@ -35,6 +35,7 @@ def make(
         source=source,
         family="octave",
         cache_dtypes=("octave_k3v4",),
+        encoders=("plain",),
         head_size=head_size,
         rotary_dims=64,
         gqa_groups=gqa_groups,
@@ -73,8 +74,8 @@ def test_names_follow_the_scheme() -> None:
     names = [variant.name for variant in plan.variants([make(archs=("gfx942", "gfx1100"))])]
     assert "decode_octave_k3v4_h256r64_g6_q1_f16_mfma_gfx942" in names
     assert [name for name in names if "_portable_" in name] == [
-        "store_octave_k3v4_h256r64_f16_portable_gfx1100",
-        "store_octave_k3v4_h256r64_f16_portable_gfx942",
+        "store_octave_k3v4_h256r64_plain_f16_portable_gfx1100",
+        "store_octave_k3v4_h256r64_plain_f16_portable_gfx942",
         "rotate_h256_f16_portable_gfx1100",
         "rotate_h256_f16_portable_gfx942",
         "decode_octave_k3v4_h256r64_g6_q1_f16_portable_gfx1100",
@@ -92,16 +93,16 @@ def test_unit_and_source_leave_the_query_dtype_out() -> None:
     assert decode.geometry == decode.tier.geometry(decode.shape, decode.arch)
 
 
-def test_the_portable_catalogue_has_82_units_and_164_variants_per_arch(portable: list[Variant]) -> None:
+def test_the_portable_catalogue_has_116_units_and_232_variants_per_arch(portable: list[Variant]) -> None:
     for arch in ("gfx942", "gfx1100"):
         mine = [variant for variant in portable if variant.arch.name == arch]
-        assert len(mine) == 164
+        assert len(mine) == 232
         units = plan.units(mine)
-        assert len(units) == 82
+        assert len(units) == 116
         kinds = Counter(unit.first.kind.name for unit in units)
-        assert kinds == {"store": 6, "rotate": 2, "decode": 72, "reduce": 2}
+        assert kinds == {"store": 16, "rotate": 2, "decode": 96, "reduce": 2}
         assert all(len(unit.variants) == 2 for unit in units)
-    assert len(portable) == 2 * 164
+    assert len(portable) == 2 * 232
 
 
 def test_every_tier_of_decode_serves_the_whole_catalogue(catalogue: list[Variant]) -> None:
@@ -109,8 +110,8 @@ def test_every_tier_of_decode_serves_the_whole_catalogue(catalogue: list[Variant
     chips = [chip for chip in ARCHS.values() if not chip.on_request]
     offered = {(chip.name, tier.name) for chip in chips for tier in KINDS["decode"].tiers_on(chip)}
     assert offered >= {("gfx942", "portable"), ("gfx942", "mfma"), ("gfx1100", "portable")}
-    assert Counter((v.arch.name, v.tier.name) for v in decode) == dict.fromkeys(offered, 144)
-    assert Counter((u.first.arch.name, u.first.tier.name) for u in plan.units(decode)) == dict.fromkeys(offered, 72)
+    assert Counter((v.arch.name, v.tier.name) for v in decode) == dict.fromkeys(offered, 192)
+    assert Counter((u.first.arch.name, u.first.tier.name) for u in plan.units(decode)) == dict.fromkeys(offered, 96)
 
 
 def test_the_catalogue_has_the_promised_groups(catalogue: list[Variant]) -> None:
@@ -180,7 +181,7 @@ def test_the_same_spec_twice_changes_nothing() -> None:
 def test_budgets_that_contradict_name_the_variant_and_both_specs() -> None:
     other = make(source="two.toml", budget=replace(BUDGET, vgprs=64))
     error = refusal([make(source="one.toml"), other])
-    assert error.what == "store_octave_k3v4_h256r64_f16_portable_gfx942 is asked for with two budgets"
+    assert error.what == "store_octave_k3v4_h256r64_plain_f16_portable_gfx942 is asked for with two budgets"
     assert error.where == "one.toml, two.toml"
 
 
@@ -197,7 +198,7 @@ def test_each_variant_gets_the_budget_that_selects_it() -> None:
 @pytest.mark.parametrize(
     ("kind", "what"),
     [
-        ("store", "store on gfx942 for octave_k3v4"),
+        ("store", "store on gfx942 for octave_k3v4 with encoder plain"),
         ("rotate", "rotate on gfx942"),
         ("decode", "decode on gfx942 for octave_k3v4 with gqa_group 6, query_group 1 in the portable tier"),
     ],
@@ -327,7 +328,7 @@ def test_select_matches_whole_names_by_glob(catalogue: list[Variant]) -> None:
     assert plan.select(catalogue, None) == catalogue
     assert plan.select(catalogue, "*") == catalogue
     chosen = plan.select(catalogue, "decode_*_g6_q[14]_bf16_portable_*942")
-    assert len(chosen) == 2 * 3 * 2
+    assert len(chosen) == 2 * 4 * 2
     assert plan.select(catalogue, "rotate_h256_f16_portable_gfx942")[0].kind.name == "rotate"
 
 
@@ -341,7 +342,7 @@ def test_select_matches_whole_names_by_glob(catalogue: list[Variant]) -> None:
         ("decode_octave_k4v4*", "decode_octave_k3v4_h128r64_g4_q1_f16_portable_gfx942"),
         ("DECODE*g16*GFX1100", "decode_octave_k3v3_h128r64_g16_q1_f16_portable_gfx1100"),
         ("rotate_h64_*", "rotate_h256_f16_portable_gfx942"),
-        ("stor", "store_octave_k3v3_h128r64_f16_portable_gfx942"),
+        ("stor", "store_octave_k3v3_h128r64_plain_f16_portable_gfx942"),
         ("decode", "decode_octave_k3v3_h128r64_g4_q1_f16_portable_gfx942"),
     ],
 )

@@ -19,6 +19,7 @@ SPEC = """\
 edition = 1
 family = "octave"
 cache_dtypes = ["octave_k3v3"]
+encoders = ["plain"]
 head_size = 128
 rotary_dims = 64
 gqa_groups = [5]

@@ -1,4 +1,4 @@
-"""Whether ``generated/`` and the tables of README.md are what specs and templates say, and the way to make them so."""
+"""Whether ``generated/`` and the blocks of documents are what specs and templates say, and the way to make them so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from octave_gen import manifest, paths, plan, spec
-from octave_gen.build import files, readme, render
+from octave_gen.build import documents, files, render
 from octave_gen.build.flydsl import tool, trace, traces
 from octave_gen.build.locks import Progress
 from octave_gen.build.records import unit_records
@@ -106,11 +106,7 @@ def _wanted(root: Path, progress: Progress) -> dict[str, bytes]:
     units = plan.units(planned)
     made = expected(units, _trace_of(root, units, progress))
     texts = {f"{FOLDER}/{path}": text for path, text in made.items()}
-    try:
-        readme_text = (root / readme.FILE_NAME).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OctaveError(f"it cannot be read: {error}", where=readme.FILE_NAME) from error
-    texts[readme.FILE_NAME] = readme.updated(readme_text, planned)
+    texts.update(documents.texts(root, planned))
     return {path: text.encode() for path, text in texts.items()}
 
 

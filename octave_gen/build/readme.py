@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from octave_gen import settings
 from octave_gen.arch import ARCHS
-from octave_gen.errors import OctaveError
+from octave_gen.build.blocks import Blocks, table
 from octave_gen.evidence import evidence_words
 from octave_gen.kernels.base import SCALARS
 from octave_gen.manifest import slot_bytes
@@ -22,6 +22,7 @@ _COLUMNS: Final = (
     "slot bytes",
     "head",
     "rotary",
+    "encoders",
     "GQA groups",
     "query groups",
     "query dtypes",
@@ -30,8 +31,8 @@ _COLUMNS: Final = (
 )
 _COUNTED_GROUP: Final = 6
 _COUNTED_DTYPE: Final = "fp16"
-_COUNTED_COLUMNS: Final = ("kernel", "per", "arch", "tier", "query group", "VALU", "clocks", "HBM clocks")
-_MERGED: Final = ("query dtypes", "GQA groups", "query groups", "tier", "arch")
+_COUNTED_COLUMNS: Final = ("kernel", "per", "arch", "tier", "encoder", "query group", "VALU", "clocks", "HBM clocks")
+_MERGED: Final = ("query dtypes", "encoders", "GQA groups", "query groups", "tier", "arch")
 """Columns that may hold several values, in the order in which rows that agree on all others are merged."""
 
 Row = tuple[tuple[str, ...], ...]
@@ -47,7 +48,7 @@ def variant_table(planned: Iterable[Variant]) -> str:
             others = (*row[:at], *row[at + 1 :])
             merged[others] = (*merged.get(others, ()), *row[at])
         rows = [(*others[:at], _sorted(values), *others[at:]) for others, values in merged.items()]
-    return _table(_COLUMNS, [[", ".join(cell) for cell in row] for row in rows])
+    return table(_COLUMNS, [[", ".join(cell) for cell in row] for row in rows])
 
 
 def _row(variant: Variant) -> Row:
@@ -58,6 +59,7 @@ def _row(variant: Variant) -> Row:
         size,
         shape.head_size,
         shape.rotary_dims,
+        shape.encoder,
         shape.gqa_group,
         shape.query_group,
         shape.scalar,
@@ -78,10 +80,11 @@ def counted_table(planned: Iterable[Variant]) -> str:
     the clocks those that HBM takes for the slot that is read."""
     rows: dict[tuple[str, ...], list[Variant]] = {}
     for variant in _counted(planned):
-        queries = str(variant.shape.query_group or "")
-        key = (variant.kind.name, WORK[variant.kind.name], variant.arch.name, variant.tier.name, queries)
+        kind, shape = variant.kind.name, variant.shape
+        choices = (shape.encoder or "", str(shape.query_group or ""))
+        key = (kind, WORK[kind], variant.arch.name, variant.tier.name, *choices)
         rows.setdefault(key, []).append(variant)
-    return _table(_COUNTED_COLUMNS, [[*key, *_counts(group)] for key, group in rows.items()])
+    return table(_COUNTED_COLUMNS, [[*key, *_counts(group)] for key, group in rows.items()])
 
 
 def counted_legend(planned: Iterable[Variant]) -> str:
@@ -118,38 +121,21 @@ def arch_table() -> str:
     """The supported chips and what is known of their kernels."""
     head = ("arch", "family", "product", "wave", "tiers", "evidence")
     chips = ARCHS.values()
-    return _table(
+    return table(
         head, [[c.name, c.family, c.product, str(c.wave_size), ", ".join(c.tiers), evidence_words(c)] for c in chips]
     )
 
 
 def environment_table() -> str:
     """The environment variables that are read."""
-    return _table(("variable", "meaning"), [[f"`{name}`", text] for name, text in settings.VARIABLES.items()])
+    return table(("variable", "meaning"), [[f"`{name}`", text] for name, text in settings.VARIABLES.items()])
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
-
-
-def updated(text: str, planned: Sequence[Variant]) -> str:
-    """``text`` of README.md with its tables made anew, each between ``<!-- octave-gen:NAME -->`` and
-    ``<!-- /octave-gen:NAME -->``; raises OctaveError when a pair of markers is missing or occurs twice."""
-    tables: dict[str, Callable[[], str]] = {
+def blocks(planned: Sequence[Variant]) -> Blocks:
+    """The README's blocks."""
+    return {
         "variants": lambda: variant_table(planned),
         "counted": lambda: "\n".join(filter(None, (counted_legend(planned), counted_table(planned)))),
         "archs": arch_table,
         "environment": environment_table,
     }
-    for name, make in tables.items():
-        first, last = f"<!-- octave-gen:{name} -->\n", f"<!-- /octave-gen:{name} -->\n"
-        if text.count(first) != 1 or text.count(last) != 1 or text.index(last) < text.index(first):
-            raise OctaveError(
-                f"the generated table {name!r} has no place",
-                where=FILE_NAME,
-                hint=f"write the lines {first.strip()} and {last.strip()} once each; the table goes between them",
-            )
-        before, _, rest = text.partition(first)
-        text = f"{before}{first}\n{make()}\n{last}{rest.partition(last)[2]}"
-    return text

@@ -62,6 +62,8 @@ def _context(unit: Unit) -> dict[str, object]:
         family = formats.FAMILIES[dtype.family]
         layout = family.layout(dtype, shape.head_size, shape.rotary_dims)
         format_constants = layout.c_constants() + family.c_constants()
+        if shape.encoder is not None:
+            format_constants += family.encoder_constants(shape.encoder)
     config = {"head_size": shape.head_size, **variant.tier.constants(shape, variant.arch)}
     return {
         "unit": unit,

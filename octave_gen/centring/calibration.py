@@ -38,8 +38,7 @@ class Calibration:
        divided by their number. Text is correlated over tokens, so the tokens' own variance would promise too much.
     3. c is multiplied by max(0, 1 - v / |c|**2), the estimate of |c|**2 / (|c|**2 + v), which leaves the least
        expected energy behind (Wiener). A mean that is no larger than its error is dropped.
-    4. A pair is multiplied by `Rotary.kept_phase`: the best constant over positions 0 ... max_position among those
-       that remove energy at every one of them.
+    4. A pair is multiplied by `Rotary.kept_phase`, which leaves least at the worst of positions 0 ... max_position.
     """
 
     def __init__(self, kv_heads: int, head_size: int, rotary: Rotary) -> None:

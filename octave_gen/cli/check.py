@@ -10,11 +10,11 @@ from octave_gen.cli.options import counted, json_option, say
 from octave_gen.errors import WORK_FAILED
 
 
-@click.command(short_help="Say whether generated/ and README.md are up to date.")
+@click.command(short_help="Say whether generated/ and the documents are up to date.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Say whether generated/ and the tables of README.md are what specs and templates say.
+    """Say whether generated/ and the generated blocks of README.md and docs/ are what specs and templates say.
 
     Works on the checkout of the current folder. Prints one line for every file that is missing, changed or an orphan,
     then what changed and the command that puts it right, and exits 1. What flydsl traces of its kernels is compared
@@ -37,4 +37,5 @@ def command(ctx: click.Context, as_json: bool) -> None:
     if found:
         click.echo(f"not what specs and templates say: {counted(len(found), 'file')}; fix: {drift.FIX}", err=True)
         ctx.exit(WORK_FAILED)
-    say("all else in generated/ and README.md is up to date" if skipped else "generated/ and README.md are up to date")
+    places = "generated/, README.md and docs/"
+    say(f"all else in {places} is up to date" if skipped else f"{places} are up to date")

@@ -7,10 +7,10 @@ import click
 from octave_gen.cli.options import counted, dry_run_option, say
 
 
-@click.command(short_help="Write generated/ and the tables of README.md anew.")
+@click.command(short_help="Write generated/ and the blocks of documents anew.")
 @dry_run_option("Say what would be written or removed, and leave it.")
 def command(dry_run: bool) -> None:
-    """Make generated/ and the tables of README.md what specs and templates say.
+    """Make generated/ and the generated blocks of README.md and docs/ what specs and templates say.
 
     Works on the checkout of the current folder. Files of generated/ that no spec asks for are removed. For kernels in
     FlyDSL that have changed it needs flydsl.

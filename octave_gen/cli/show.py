@@ -99,7 +99,8 @@ def _facts(
     from octave_gen.evidence import evidence_words
 
     yield "kernel", f"{variant.kind.name}, launched by torch.ops.octave.{record['op']}: {variant.kind.purpose}"
-    for key in ("family", "cache_dtype", "slot_bytes", "head_size", "rotary_dims", "gqa_group", "query_group"):
+    shape = ("cache_dtype", "slot_bytes", "head_size", "rotary_dims", "encoder", "gqa_group", "query_group")
+    for key in ("family", *shape):
         if record[key] is not None:
             yield key, str(record[key])
     yield "query_dtype", record["query_dtype"]

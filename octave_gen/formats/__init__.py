@@ -9,13 +9,16 @@ from octave_gen.errors import did_you_mean, wrong_request
 from octave_gen.formats.base import CacheDtype, Family, Layout
 from octave_gen.formats.octave import OCTAVE
 
-__all__ = ["CACHE_DTYPES", "FAMILIES", "CacheDtype", "Family", "Layout", "cache_dtype", "family_of"]
+__all__ = ["CACHE_DTYPES", "ENCODERS", "FAMILIES", "CacheDtype", "Family", "Layout", "cache_dtype", "family_of"]
 
 FAMILIES: dict[str, Family] = {OCTAVE.name: OCTAVE}
 
 CACHE_DTYPES: dict[str, CacheDtype] = {
     dtype.name: dtype for family in FAMILIES.values() for dtype in family.cache_dtypes
 }
+
+ENCODERS: tuple[str, ...] = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.encoders))
+"""Of all families, each once."""
 
 
 def cache_dtype(name: str) -> CacheDtype:

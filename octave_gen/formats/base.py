@@ -48,6 +48,14 @@ class Family(Protocol):
     def cache_dtypes(self) -> tuple[CacheDtype, ...]: ...
 
     @property
+    def encoders(self) -> tuple[str, ...]:
+        """How scales and codes can be chosen, by name; slots do not tell which encoder wrote them."""
+
+    @property
+    def default_encoder(self) -> str:
+        """One of `encoders`, for a caller that names none."""
+
+    @property
     def block_dims(self) -> int:
         """head_size and rotary_dims are multiples of it."""
 
@@ -65,6 +73,9 @@ class Family(Protocol):
 
     def c_constants(self) -> str:
         """The family's numbers and tables as members of a C++ struct, in a fixed order."""
+
+    def encoder_constants(self, encoder: str) -> str:
+        """The same of what one of `encoders` needs besides; may be empty."""
 
 
 def c_name(name: str) -> str:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from octave_gen.errors import did_you_mean, wrong_request
 from octave_gen.formats import CACHE_DTYPES
 from octave_gen.formats.base import CacheDtype
+from octave_gen.formats.octave.encoders import ENCODERS, PLAIN
 from octave_gen.formats.octave.layout import NAME as OCTAVE
 
 if TYPE_CHECKING:
     from octave_gen.formats.codec import Codec
 
 Factory = Callable[[int, int], "Codec"]
-
-ENCODERS = ("plain",)  # of the Octave quantizer; names of others end in +encoder
 
 
 def make(name: str, head_size: int, rotary_dims: int) -> Codec:
@@ -80,7 +79,7 @@ def _all_codecs() -> dict[str, Factory]:
     for dtype in CACHE_DTYPES.values():
         if dtype.family == OCTAVE:
             for encoder in ENCODERS:
-                name = dtype.name if encoder == "plain" else f"{dtype.name}+{encoder}"
+                name = dtype.name if encoder == PLAIN else f"{dtype.name}+{encoder}"
                 codecs[name] = _octave(name, dtype, encoder)
     for label, k_bits, v_bits in (("3bit_nc", 3, 3), ("k3v4_nc", 3, 4), ("4bit_nc", 4, 4), ("k8v4", 8, 4)):
         codecs[f"turboquant_{label}"] = _turboquant(f"turboquant_{label}", k_bits, v_bits)

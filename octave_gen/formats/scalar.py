@@ -52,7 +52,6 @@ class Int8:
         scale = x.abs().amax(dim=-1) / INT8_MAX
         levels = torch.where(scale > 0, 1 / scale.double(), 0).unsqueeze(-1) * x
         codes = levels.nan_to_num(0, 0, 0).round().clamp(-INT8_MAX, INT8_MAX).to(torch.int8)
-        scale = torch.where(scale.isfinite(), scale, torch.nan)
         return torch.cat((codes.view(torch.uint8), to_bytes(scale)), dim=-1)
 
     def decode(self, packed: Tensor) -> Tensor:

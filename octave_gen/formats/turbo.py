@@ -49,7 +49,7 @@ class ChunkCode:
     def encode(self, x: Tensor) -> Tensor:
         leading, chunks = x.shape[:-1], self.head_size // CHUNK
         norm, direction = norm_and_direction(x.reshape(*leading, chunks, CHUNK))
-        codes = torch.bucketize(walsh_hadamard(direction).double(), self.midpoints)
+        codes = self.nearest(walsh_hadamard(direction))
         packed = bits.pack(codes.reshape(*leading, chunks, CHUNK // BLOCK, BLOCK), self.width)
         norms = to_bytes(norm.to(torch.float16)).unsqueeze(-2).expand(*packed.shape[:-1], 2)
         return torch.cat((norms, packed), dim=-1).reshape(*leading, self.size)
@@ -61,6 +61,10 @@ class ChunkCode:
         directions = walsh_hadamard(levels.reshape(*leading, chunks, CHUNK))
         norms = from_bytes(blocks[..., 0, :2], torch.float16)
         return (directions * norms).reshape(*leading, self.head_size)
+
+    def nearest(self, y: Tensor) -> Tensor:
+        """Codes of fp32 values: int64 of the same shape; the last code for a NaN."""
+        return torch.bucketize(y.double(), self.midpoints)
 
 
 def create(name: str, head_size: int, width: int) -> PairCodec:

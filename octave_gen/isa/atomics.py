@@ -254,6 +254,6 @@ def build_local(instruction: Instruction, chip: Chip) -> Step:
             values.reverse()
         expected = values[1] if atomic.compare else None
         on_local(b, atomic, chosen(total, mask).astype(np.int64), mask, (values[0], expected), destination)
-        b.chunk.counters.local(total, b.exec, atomic.size, load=False, chip=chip)
+        b.chunk.counters.local(total, b.exec, atomic.size, load=False, chip=chip, atomic=True)
 
     return step

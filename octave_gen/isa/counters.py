@@ -131,9 +131,9 @@ class Tally:
     def __init__(self) -> None:
         self.vmem_load = self.vmem_store = self.lds_load = self.lds_store = self.smem = 0
         self.lds_cycles = self.lds_ideal = 0
-        self._cycles: dict[tuple[bytes, bytes, int, bool], tuple[int, int]] = {}
+        self._cycles: dict[tuple[bytes, bytes, int, bool, bool], tuple[int, int]] = {}
 
-    def local(self, address: Array, mask: Mask, size: int, *, load: bool, chip: Chip) -> None:
+    def local(self, address: Array, mask: Mask, size: int, *, load: bool, chip: Chip, atomic: bool = False) -> None:
         """One LDS access: byte addresses uint32 [waves, lanes], ``size`` bytes for every lane in ``mask``.
 
         Moving a wave's addresses by whole words turns the banks round and changes no count, so equal patterns are
@@ -147,12 +147,14 @@ class Tally:
         else:
             self.lds_store += moved
         pattern = address - (address[:, :1] & np.uint32(0xFFFFFFFC))
-        key = (pattern.tobytes(), mask.tobytes(), size, load)
+        key = (pattern.tobytes(), mask.tobytes(), size, load, atomic)
         cycles = self._cycles.get(key)
         if cycles is None:
             if len(self._cycles) > 512:
                 self._cycles.clear()
-            cycles = self._cycles[key] = bank_cycles(address.astype(np.int64), mask, size, load=load, chip=chip)
+            cycles = self._cycles[key] = bank_cycles(
+                address.astype(np.int64), mask, size, load=load, chip=chip, atomic=atomic
+            )
         self.lds_cycles += cycles[0]
         self.lds_ideal += cycles[1]
 

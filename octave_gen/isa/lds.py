@@ -1,9 +1,10 @@
 """LDS: memory of a workgroup, its bounds and bank conflicts.
 
 Bank model: 32 banks of 4 bytes; a wave's access runs in phases of as many lanes as 128 bytes hold, and a phase takes as
-many cycles as the fullest bank has different words in it. Which lanes make a phase: consecutive ones, but for 16-byte
-loads of gfx942, where a phase pairs two groups of four lanes ("Understanding AMD GPU LDS and Bank Conflicts" in the
-documentation of AMD's Composable Kernel; 32 banks and 128 bytes a clock: the CDNA3 and RDNA3 documents).
+many cycles as the fullest bank has different words in it. Atomic operations of several lanes on one word are taken to
+need a cycle each. Which lanes make a phase: consecutive ones, but for 16-byte loads of gfx942, where a phase pairs two
+groups of four lanes ("Understanding AMD GPU LDS and Bank Conflicts" in the documentation of AMD's Composable Kernel; 32
+banks and 128 bytes a clock: the CDNA3 and RDNA3 documents).
 
 gfx950: 64 banks; loads run in phases of 256 bytes, stores of 128. Source: what the HipKittens project published of its
 measurements of ``ds_read_b64``, ``ds_read_b128`` (whose phases pair groups of lanes in another order) and
@@ -80,7 +81,9 @@ def _phases(lanes: int, size: int, load: bool, chip: Chip) -> NDArray[np.intp]:
     return np.arange(lanes - lanes % width).reshape(-1, width) if size != 12 else np.arange(lanes).reshape(-1, 8)
 
 
-def bank_cycles(address: NDArray[np.int64], mask: Mask, size: int, *, load: bool, chip: Chip) -> tuple[int, int]:
+def bank_cycles(
+    address: NDArray[np.int64], mask: Mask, size: int, *, load: bool, chip: Chip, atomic: bool = False
+) -> tuple[int, int]:
     """(cycles that the banks need, cycles without conflicts) for byte addresses [waves, lanes], lanes in ``mask``."""
     groups = _phases(mask.shape[1], size, load, chip)
     banks = 64 if chip.gfx950 else _BANKS
@@ -96,7 +99,7 @@ def bank_cycles(address: NDArray[np.int64], mask: Mask, size: int, *, load: bool
     every = np.where(on[..., None], first[..., None] + np.arange(words), -1).reshape(ideal, -1)
     every.sort(axis=1)
     new = np.ones(every.shape, np.bool_)
-    new[:, 1:] = every[:, 1:] != every[:, :-1]
+    new[:, 1:] = (every[:, 1:] != every[:, :-1]) | atomic
     new &= every >= 0
     rows = np.nonzero(new)[0]
     load_of_bank = np.bincount(rows * banks + every[new] % banks, minlength=ideal * banks)

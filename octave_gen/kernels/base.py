@@ -48,6 +48,7 @@ class Shape:
     rotary_dims: int | None = None
     gqa_group: int | None = None
     query_group: int | None = None
+    encoder: str | None = None
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,12 @@ ARGUMENTS = (
     Argument("num_tokens", I32),
     Argument("k_layout", I32),
     Argument("inverse", I32),
+    Argument("center", pointer("const Scalar*")),
 )
-"""Strides in elements. ``k_layout`` non-zero: blocks of 64 dims; zero: the whole head."""
+"""Strides in elements. ``k_layout`` non-zero: blocks of 64 dims; zero: the whole head.
+
+center: dense [heads, head_size], subtracted from x in fp32 before the signs, forward only; null: nothing is.
+"""
 
 
 KIND = KernelKind(

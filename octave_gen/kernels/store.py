@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octave_gen.arch import Arch
+from octave_gen.formats.octave.encoders import SEARCH
 from octave_gen.kernels.base import (
     I32,
     I64,
@@ -33,8 +34,12 @@ ARGUMENTS = (
     Argument("cache_row_stride", I64),
     Argument("num_tokens", I32),
     Argument("block_size", I32),
+    Argument("k_center", pointer("const Scalar*")),
 )
-"""Strides of key and value in elements, of the cache in bytes (multiples of 4)."""
+"""Strides of key and value in elements, of the cache in bytes (multiples of 4).
+
+k_center: dense [kv_heads, head_size], subtracted from key in fp32 before the signs; null: nothing is.
+"""
 
 
 def team_lanes(head_size: int) -> int:
@@ -51,14 +56,14 @@ KIND = KernelKind(
     name="store",
     op="cache_store",
     purpose="rotate, quantize and pack new K and V into their slots",
-    fields=("cache_dtype", "rotary_dims"),
+    fields=("cache_dtype", "rotary_dims", "encoder"),
     tiers=(
         Tier(
             "portable",
             "store_portable.hip.j2",
             ARGUMENTS,
             geometry=_geometry,
-            constants=lambda shape, arch: {"waves": WAVES_PER_WORKGROUP},
+            constants=lambda shape, arch: {"waves": WAVES_PER_WORKGROUP, "search": int(shape.encoder == SEARCH)},
             refuse=lambda shape, arch: power_of_two_head(shape),
         ),
     ),

@@ -22,7 +22,7 @@ from octave_gen.kernels.base import SCALARS, WIDE, kernarg_table
 from octave_gen.manifest import schema
 from octave_gen.plan import Variant
 
-SCHEMA_VERSION: Final = "1.1"
+SCHEMA_VERSION: Final = "1.2"
 FILE_NAME: Final = "manifest.json"
 VERIFICATION_FILE_NAME: Final = "verification.json"
 """Beside a built manifest: what was run of its code objects."""
@@ -61,6 +61,7 @@ def record(variant: Variant, *, source_text: str, templates: Mapping[str, str], 
         "rotary_dims": shape.rotary_dims,
         "gqa_group": shape.gqa_group,
         "query_group": shape.query_group,
+        "encoder": shape.encoder,
         "query_dtype": _QUERY_DTYPES[shape.scalar],
         "tier": variant.tier.name,
         "language": variant.tier.language,

@@ -18,6 +18,8 @@ from octave_gen.quality.measure import DECIBEL_PER_BIT, Result
 from octave_gen.quality.table import COLUMNS, cell, headings, legends, measures, row, samples_text
 
 TEMPLATE: Final = Path(__file__).with_name("report.html.j2")
+CLOSE_UP: Final = 5.0
+"""Bits per value up to which formats are drawn apart from the others, which are far from them and few."""
 STYLES: Final = ("octave", "octave-search", "turboquant", "turbo", "octopus")
 """Of the families with a colour of their own; ``other`` for the rest."""
 
@@ -29,7 +31,8 @@ class Page:
     title: str
     notes: tuple[str, ...]
 
-    plots: tuple[plot.Plot, ...]
+    plots: tuple[tuple[plot.Plot, plot.Plot | None], ...]
+    """By measure: all formats, and the close-up where it shows fewer."""
     headings: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     """Style and cells of each."""
@@ -40,7 +43,9 @@ def page(sections: Sequence[Section]) -> str:
     """The whole page, well-formed as XML too; it loads nothing from elsewhere."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(legends=legends(sections), sections=[_page(section) for section in sections], frame=plot)
+    return template.render(
+        legends=legends(sections), sections=[_page(section) for section in sections], frame=plot, close_up=CLOSE_UP
+    )
 
 
 def style(result: Result) -> str:
@@ -55,21 +60,26 @@ def _page(section: Section) -> Page:
     return Page(
         section.data.name,
         (*section.data.notes, samples_text(section)),
-        tuple(_plot(section, measure) for measure in measures(section)),
+        tuple((_plot(section.results, measure), _close_up(section, measure)) for measure in measures(section)),
         headings(section),
         tuple((style(result), row(section, result)) for result in section.results),
         tuple(f"{name}: {reason}" for name, reason in section.left_out.items()),
     )
 
 
-def _plot(section: Section, measure: str) -> plot.Plot:
+def _close_up(section: Section, measure: str) -> plot.Plot | None:
+    near = [result for result in section.results if result.bits_per_value <= CLOSE_UP]
+    return _plot(near, measure) if 0 < len(near) < len(section.results) else None
+
+
+def _plot(results: Sequence[Result], measure: str) -> plot.Plot:
     column = COLUMNS[measure]
-    by_label = {result.label: result for result in section.results}
+    by_label = {result.label: result for result in results}
     dots = [
         plot.Dot(label, result.slot_bytes, _mean(result, measure), result.standard_error(measure) or 0.0, style(result))
         for label, result in by_label.items()
     ]
-    head_size = section.data.head_size
+    head_size = results[0].head_size
 
     def bound(slot_bytes: float) -> float:
         return DECIBEL_PER_BIT * 8 * slot_bytes / (2 * head_size)
@@ -78,23 +88,23 @@ def _plot(section: Section, measure: str) -> plot.Plot:
         column.title,
         f"{column.title}, {column.unit}" if column.unit else column.title,
         dots,
-        _curves(section, measure),
+        _curves(results, measure),
         bound if measure == "snr" else None,
         column.log,
         lambda dot: f"{by_label[dot.label].slot_bytes} bytes, {cell(by_label[dot.label], measure)}",
     )
 
 
-def _curves(section: Section, measure: str) -> list[plot.Curve]:
+def _curves(results: Sequence[Result], measure: str) -> list[plot.Curve]:
     """A line through Octave's dtypes by bytes for each encoder, with and without centring."""
     curves: dict[tuple[str, bool], list[Result]] = {}
-    for result in section.results:
+    for result in results:
         family, _, encoder = result.format.partition("+")
         if family in CACHE_DTYPES:
             curves.setdefault((encoder, result.centred), []).append(result)
     return [
-        (results[0].label, style(results[0]), [(result.slot_bytes, _mean(result, measure)) for result in results])
-        for results in curves.values()
+        (curve[0].label, style(curve[0]), [(result.slot_bytes, _mean(result, measure)) for result in curve])
+        for curve in curves.values()
     ]
 
 

@@ -17,6 +17,13 @@ LETTER: Final = 6.2
 """Width of a letter of a label at 11 px in most fonts, at most."""
 LINE: Final = 12.0
 """Height of a label."""
+BYTES_TICKS: Final = ((1.0, 1.5), (1.0, 1.25, 1.5, 1.75), (1.0, 1.125, 1.25, 1.375, 1.5, 1.625, 1.75, 1.875))
+ERROR_TICKS: Final = (
+    (1.0, 2.0, 5.0),
+    (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0),
+    (*(1 + step / 10 for step in range(10)), *(2 + step / 2 for step in range(16))),
+)
+"""Round numbers on a logarithmic axis, coarse to fine."""
 _ROOM: Final = 0.06
 """Of an axis, left free at both ends."""
 
@@ -109,8 +116,8 @@ def plot(
     return Plot(
         title,
         y_label,
-        tuple(Tick(across.place(x), f"{x:.0f}") for x in _ticks(across, (1, 1.5), 2)),
-        tuple(Tick(up.place(y), f"{y:g}") for y in (_ticks(up, (1, 2, 5), 10) if log else _round_steps(up))),
+        tuple(Tick(across.place(x), f"{x:.0f}") for x in _ticks(across, BYTES_TICKS, 2)),
+        tuple(Tick(up.place(y), f"{y:g}") for y in (_ticks(up, ERROR_TICKS, 10) if log else _round_steps(up))),
         tuple(_marks(drawn, across, up, log, text)),
         tuple(lines),
         missing,
@@ -155,11 +162,16 @@ def _bound(bound: Callable[[float], float], across: _Axis, up: _Axis) -> Line:
     return Line("bound", "bound", " ".join(f"{across.place(x):.1f},{up.place(y):.1f}" for x, y in inside))
 
 
-def _ticks(axis: _Axis, mantissas: Sequence[float], base: int) -> list[float]:
-    """Powers of base times mantissas, inside a logarithmic axis."""
+def _ticks(axis: _Axis, choices: Sequence[Sequence[float]], base: int) -> list[float]:
+    """Powers of base times mantissas, inside a logarithmic axis: of the first choice that gives three, or the last."""
     powers = range(math.floor(math.log(axis.low, base)) - 1, math.ceil(math.log(axis.high, base)) + 1)
-    values = [mantissa * float(base) ** power for power in powers for mantissa in mantissas]
-    return [value for value in values if axis.low <= value <= axis.high]
+    values: list[float] = []
+    for mantissas in choices:
+        values = [mantissa * float(base) ** power for power in powers for mantissa in mantissas]
+        values = [value for value in values if axis.low <= value <= axis.high]
+        if len(values) >= 3:
+            break
+    return values
 
 
 def _round_steps(axis: _Axis) -> list[float]:

@@ -114,8 +114,10 @@ def _constant_pairs(source: torch.Generator, shape: Shape) -> tuple[Tensor, Tens
     query, key, value = _plain(source, shape)
     half = shape.rotary_dims // 2
     slow = torch.arange(half - math.ceil(half / 4), half)
+    dims = torch.cat([slow, slow + half])
     mean = torch.zeros(shape.head_size)
-    mean[slow] = mean[slow + half] = math.sqrt(shape.head_size / (2 * len(slow)))
+    mean[dims] = _normal(source, len(dims))
+    mean *= math.sqrt(shape.head_size) / mean.norm()
     return rope(query, shape.rotary_dims), rope(key + mean, shape.rotary_dims), value, None
 
 
@@ -176,8 +178,8 @@ GENERATORS: Final = {
         Generator(
             "constant_pairs",
             "slow rotary pairs that are all but constant over the tokens, with half of K's energy",
-            "q = RoPE(N), k = RoPE(N + m), |m|^2 = head size, m equal in the slowest quarter of pairs and 0 elsewhere, "
-            "v = N",
+            "q = RoPE(N), k = RoPE(N + m), m = c N for all tokens in the slowest quarter of pairs and 0 elsewhere, "
+            "|m|^2 = head size, v = N",
             _constant_pairs,
         ),
         Generator(

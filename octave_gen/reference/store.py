@@ -7,6 +7,7 @@ from torch import Tensor
 
 from octave_gen.errors import OctaveError
 from octave_gen.formats.octave.codec import quantize
+from octave_gen.formats.octave.encoders import DEFAULT_ENCODER
 from octave_gen.formats.octave.layout import SlotLayout
 
 
@@ -18,13 +19,15 @@ def cache_store(
     layout: SlotLayout,
     k_signs: Tensor | None = None,
     v_signs: Tensor | None = None,
+    encoder: str = DEFAULT_ENCODER,
+    k_center: Tensor | None = None,
 ) -> None:
     """Quantizes token i of key and value into slot slot_mapping[i]; changes `cache` in place, and only those slots.
 
     key, value: fp16, bf16 or fp32 [T, kv_heads, head]; cache: uint8 [blocks, kv_heads, block_size, slot], any
     strides; slot_mapping: int64 [T]; slot s is row s % block_size of block s // block_size, a negative one skips its
-    token. Two tokens must not share a slot. OctaveError, with nothing written, for shapes that do not fit or a slot
-    beyond the cache.
+    token. Two tokens must not share a slot. encoder, k_center: as `quantize` takes them. OctaveError, with nothing
+    written, for arguments that do not fit or a slot beyond the cache.
     """
     if cache.dim() != 4 or cache.dtype != torch.uint8 or cache.shape[-1] != layout.slot_bytes:
         raise OctaveError(
@@ -39,4 +42,6 @@ def cache_store(
     slots = slot_mapping[kept].long()
     if len(slots) and int(slots.max()) >= cache.shape[0] * block_size:
         raise OctaveError(f"slot {int(slots.max())} is beyond the cache's {cache.shape[0] * block_size} slots")
-    cache[slots // block_size, :, slots % block_size] = quantize(key[kept], value[kept], layout, k_signs, v_signs)
+    cache[slots // block_size, :, slots % block_size] = quantize(
+        key[kept], value[kept], layout, k_signs, v_signs, encoder, k_center
+    )

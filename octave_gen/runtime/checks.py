@@ -15,13 +15,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from octave_gen.errors import OctaveError, wrong_request
+from octave_gen.errors import OctaveError, did_you_mean, wrong_request
 from octave_gen.formats import CACHE_DTYPES, CacheDtype
 from octave_gen.formats.octave import OCTAVE, SlotLayout
 from octave_gen.kernels import base
 from octave_gen.kernels.base import MAX_GROUP
 from octave_gen.runtime.problems import (
     cache_problems,
+    center_problems,
     dense_problems,
     fail,
     head_problems,
@@ -50,6 +51,19 @@ def dtype_of_fmt(fmt: int) -> CacheDtype:
     return _DTYPES[fmt]
 
 
+def encoder_of(name: str | None) -> str:
+    """The encoder of that name, the family's default for None; OctaveError naming all for any other."""
+    known = FAMILY.encoders
+    if name is None:
+        return FAMILY.default_encoder
+    if name not in known:
+        near = did_you_mean(name, known)
+        raise wrong_request(
+            f"there is no encoder {name!r}{near}", where="octave.cache_store", hint=f"encoders: {', '.join(known)}"
+        )
+    return name
+
+
 @contextmanager
 def named(op: str) -> Iterator[None]:
     """Errors that do not say where they come from name the op; for a ``with``, or to decorate a function."""
@@ -68,7 +82,14 @@ def _layout(head_size: int, slot_bytes: int, fmt: int) -> SlotLayout:
 
 @named("cache_store")
 def check_cache_store(
-    key: Tensor, value: Tensor, cache: Tensor, slot_mapping: Tensor, k_signs: Tensor, v_signs: Tensor, fmt: int
+    key: Tensor,
+    value: Tensor,
+    cache: Tensor,
+    slot_mapping: Tensor,
+    k_signs: Tensor,
+    v_signs: Tensor,
+    fmt: int,
+    k_center: Tensor | None = None,
 ) -> SlotLayout:
     """The layout of the cache's slots; raises OctaveError naming every argument that does not fit."""
     problems = tensor_problems(
@@ -78,6 +99,7 @@ def check_cache_store(
         ("slot_mapping", slot_mapping, 1, (torch.int64,)),
         ("k_signs", k_signs, 1, _INT32),
         ("v_signs", v_signs, 1, _INT32),
+        *([("k_center", k_center, 2, _FLOATS)] if k_center is not None else []),
     )
     fail("cache_store", problems)
     layout = _layout(key.shape[2], cache.shape[3], fmt)
@@ -92,14 +114,19 @@ def check_cache_store(
     problems += cache_problems(cache)
     problems += sign_problems(key.shape[2], k_signs=k_signs, v_signs=v_signs)
     problems += dense_problems(key=key, value=value, slot_mapping=slot_mapping)
+    problems += center_problems("key", key, k_center=k_center)
     problems += output_problems(cache=cache)
     fail("cache_store", problems)
     return layout
 
 
-def check_rotate(x: Tensor, signs: Tensor) -> None:
+def check_rotate(x: Tensor, signs: Tensor, inverse: bool, center: Tensor | None = None) -> None:
     """Raises OctaveError naming every argument that does not fit."""
-    problems = tensor_problems(("x", x, 3, _FLOATS), ("signs", signs, 1, _INT32))
+    problems = tensor_problems(
+        ("x", x, 3, _FLOATS),
+        ("signs", signs, 1, _INT32),
+        *([("center", center, 2, _FLOATS)] if center is not None else []),
+    )
     fail("rotate", problems)
     head_size = x.shape[2]
     block_dims, most = FAMILY.block_dims, FAMILY.max_head_size
@@ -107,6 +134,9 @@ def check_rotate(x: Tensor, signs: Tensor) -> None:
         problems.append(f"x has head_size {head_size}, no multiple of {block_dims} up to {most}")
     problems += sign_problems(head_size, signs=signs)
     problems += dense_problems(x=x)
+    problems += center_problems("x", x, center=center)
+    if inverse and center is not None:
+        problems.append("center is subtracted before the rotation: inverse takes none")
     problems += output_problems(x=x)
     fail("rotate", problems)
 

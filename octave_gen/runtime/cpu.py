@@ -20,6 +20,7 @@ from octave_gen.runtime.checks import (
     check_decode,
     check_prefill,
     check_rotate,
+    encoder_of,
     named,
 )
 from octave_gen.runtime.dispatch import check_tier, no_matrix_tier
@@ -27,17 +28,26 @@ from octave_gen.runtime.dispatch import check_tier, no_matrix_tier
 
 @named("cache_store")
 def cache_store(
-    key: Tensor, value: Tensor, cache: Tensor, slot_mapping: Tensor, k_signs: Tensor, v_signs: Tensor, fmt: int
+    key: Tensor,
+    value: Tensor,
+    cache: Tensor,
+    slot_mapping: Tensor,
+    k_signs: Tensor,
+    v_signs: Tensor,
+    fmt: int,
+    encoder: str | None = None,
+    k_center: Tensor | None = None,
 ) -> None:
-    layout = check_cache_store(key, value, cache, slot_mapping, k_signs, v_signs, fmt)
+    layout = check_cache_store(key, value, cache, slot_mapping, k_signs, v_signs, fmt, k_center)
     tokens = slot_mapping.shape[0]
-    store.cache_store(key[:tokens], value[:tokens], cache, slot_mapping, layout, k_signs, v_signs)
+    rows = (key[:tokens], value[:tokens])
+    store.cache_store(*rows, cache, slot_mapping, layout, k_signs, v_signs, encoder_of(encoder), k_center)
 
 
 @named("rotate")
-def rotate(x: Tensor, signs: Tensor, k_layout: bool, inverse: bool) -> None:
-    check_rotate(x, signs)
-    rotation.rotate(x, k_layout, inverse, signs)
+def rotate(x: Tensor, signs: Tensor, k_layout: bool, inverse: bool, center: Tensor | None = None) -> None:
+    check_rotate(x, signs, inverse, center)
+    rotation.rotate(x, k_layout, inverse, signs, center)
 
 
 @named("decode")

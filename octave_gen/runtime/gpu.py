@@ -27,6 +27,7 @@ from octave_gen.runtime.checks import (
     check_prefill,
     check_rotate,
     dtype_of_fmt,
+    encoder_of,
 )
 from octave_gen.runtime.dispatch import REGISTRY, Registry, check_block_size, decode_tier, prefill_tier
 from octave_gen.runtime.library import VariantKey
@@ -75,10 +76,13 @@ def cache_store(
     k_signs: Tensor,
     v_signs: Tensor,
     fmt: int,
+    encoder: str | None = None,
+    k_center: Tensor | None = None,
     *,
     place: Place | None = None,
 ) -> None:
-    layout = check_cache_store(key, value, cache, slot_mapping, k_signs, v_signs, fmt)
+    layout = check_cache_store(key, value, cache, slot_mapping, k_signs, v_signs, fmt, k_center)
+    encoder = encoder_of(encoder)
     place = place or place_of(key.device)
     library, variant = place.registry.find(
         VariantKey(
@@ -89,22 +93,31 @@ def cache_store(
             head_size=layout.head_size,
             cache_dtype=dtype_of_fmt(fmt).name,
             slot_bytes=layout.slot_bytes,
+            encoder=encoder,
         )
     )
-    made = launch.store_launch(variant, key, value, cache, slot_mapping, k_signs, v_signs)
+    made = launch.store_launch(variant, key, value, cache, slot_mapping, k_signs, v_signs, k_center)
     with place.current():
         launch.submit(library, made, place.stream)
 
 
-def rotate(x: Tensor, signs: Tensor, k_layout: bool, inverse: bool, *, place: Place | None = None) -> None:
-    check_rotate(x, signs)
+def rotate(
+    x: Tensor,
+    signs: Tensor,
+    k_layout: bool,
+    inverse: bool,
+    center: Tensor | None = None,
+    *,
+    place: Place | None = None,
+) -> None:
+    check_rotate(x, signs, inverse, center)
     place = place or place_of(x.device)
     library, variant = place.registry.find(
         VariantKey(
             arch=place.arch, kind="rotate", tier=PORTABLE, query_dtype=QUERY_DTYPES[x.dtype], head_size=x.shape[2]
         )
     )
-    made = launch.rotate_launch(variant, x, signs, k_layout, inverse)
+    made = launch.rotate_launch(variant, x, signs, k_layout, inverse, center)
     with place.current():
         launch.submit(library, made, place.stream)
 

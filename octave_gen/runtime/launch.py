@@ -50,6 +50,7 @@ def store_launch(
     slot_mapping: TensorLike,
     k_signs: TensorLike,
     v_signs: TensorLike,
+    k_center: TensorLike | None = None,
 ) -> Launch:
     """cache_store of the first ``len(slot_mapping)`` tokens of key and value."""
     tokens = slot_mapping.shape[0]
@@ -63,11 +64,19 @@ def store_launch(
             **_strides(cache, "cache_block_stride", "cache_head_stride", "cache_row_stride"),
             "num_tokens": tokens,
             "block_size": cache.shape[2],
+            "k_center": _address(k_center),
         },
     )
 
 
-def rotate_launch(variant: LoadedVariant, x: TensorLike, signs: TensorLike, k_layout: bool, inverse: bool) -> Launch:
+def rotate_launch(
+    variant: LoadedVariant,
+    x: TensorLike,
+    signs: TensorLike,
+    k_layout: bool,
+    inverse: bool,
+    center: TensorLike | None = None,
+) -> Launch:
     """rotate of x [tokens, heads, head_size] in place."""
     return _launch(
         variant,
@@ -78,6 +87,7 @@ def rotate_launch(variant: LoadedVariant, x: TensorLike, signs: TensorLike, k_la
             "num_tokens": x.shape[0],
             "k_layout": int(k_layout),
             "inverse": int(inverse),
+            "center": _address(center),
         },
     )
 
@@ -116,7 +126,7 @@ def decode_launch(
             **_strides(cache, "cache_block_stride", "cache_head_stride", "cache_row_stride"),
             **_strides(block_table, "block_table_stride"),
             **_strides(mid_o, "mid_token_stride", "mid_head_stride", "mid_split_stride"),
-            "group_starts": 0 if group_starts is None else group_starts.data_ptr(),
+            "group_starts": _address(group_starts),
             "num_queries": queries,
             "num_groups": groups,
             "num_requests": block_table.shape[0],
@@ -249,6 +259,11 @@ def _launch(variant: LoadedVariant, counts: Mapping[str, int], values: Mapping[s
 
 def _pointers(**tensors: TensorLike) -> dict[str, int]:
     return {name: tensor.data_ptr() for name, tensor in tensors.items()}
+
+
+def _address(tensor: TensorLike | None) -> int:
+    """Of an argument that may be left out: null."""
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _strides(tensor: TensorLike, *names: str) -> dict[str, int]:

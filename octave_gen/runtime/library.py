@@ -30,6 +30,7 @@ class VariantKey:
     slot_bytes: int | None = None
     gqa_group: int | None = None
     query_group: int | None = None
+    encoder: str | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def _variant(record: Mapping[str, Any], built_by: str) -> LoadedVariant:
         rotary_dims=record["rotary_dims"],
         gqa_group=record["gqa_group"],
         query_group=record["query_group"],
+        encoder=record.get("encoder"),
     )
     geometry = tier.geometry(shape, chip)
     entries = zip(tier.arguments, kernarg_table(tier.arguments), strict=True)
@@ -122,5 +124,6 @@ def _variant(record: Mapping[str, Any], built_by: str) -> LoadedVariant:
         slot_bytes=record["slot_bytes"],
         gqa_group=record["gqa_group"],
         query_group=record["query_group"],
+        encoder=record.get("encoder"),
     )
     return LoadedVariant(record["name"], record["symbol"], key, tier.arguments, geometry)

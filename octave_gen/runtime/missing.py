@@ -17,6 +17,7 @@ _NEAREST = 3
 _CHOICES = (
     ("gqa_group",),
     ("query_group",),
+    ("encoder",),
     ("query_dtype",),
     ("cache_dtype", "slot_bytes"),
     ("head_size", "slot_bytes"),
@@ -56,7 +57,8 @@ def describe(key: VariantKey) -> str:
     rotary = _rotary_dims(key)
     if rotary:
         parts.append(f"rotary_dims {rotary}")
-    parts += [f"{name} {getattr(key, name)}" for name in ("gqa_group", "query_group") if getattr(key, name) is not None]
+    choices = ("gqa_group", "query_group", "encoder")
+    parts += [f"{name} {getattr(key, name)}" for name in choices if getattr(key, name) is not None]
     parts += [key.query_dtype, f"{key.tier} tier"]
     return f"{key.kind} on {key.arch}: " + ", ".join(part for part in parts if part)
 
@@ -77,6 +79,7 @@ def shipped_name(key: VariantKey) -> str | None:
             slot_bytes=manifest.slot_bytes(variant),
             gqa_group=shape.gqa_group,
             query_group=shape.query_group,
+            encoder=shape.encoder,
         )
         if found == key:
             return variant.name
@@ -127,12 +130,15 @@ def _rotary_dims(key: VariantKey) -> int | None:
 
 
 def _refusal(key: VariantKey) -> str | None:
-    """Why no spec can ask for the kernel: its tier or its format does not hold the shape; or None."""
+    """Why no spec can ask for the kernel: its tier or its format does not hold the shape; or None.
+
+    Where no other tier of the chip holds the shape either, each says why.
+    """
     from octave_gen.kernels.base import MAX_GROUP
 
     chip = archs.get(key.arch)
-    tier = next((tier for tier in KINDS[key.kind].tiers_on(chip) if tier.name == key.tier), None)
-    if tier is None:
+    tiers = {tier.name: tier for tier in KINDS[key.kind].tiers_on(chip)}
+    if key.tier not in tiers:
         return f"{key.kind} has no {key.tier} tier on {chip.name}"
     for name in ("gqa_group", "query_group"):
         if not 1 <= (getattr(key, name) or 1) <= MAX_GROUP:
@@ -148,8 +154,11 @@ def _refusal(key: VariantKey) -> str | None:
         rotary_dims=rotary,
         gqa_group=key.gqa_group,
         query_group=key.query_group,
+        encoder=key.encoder,
     )
-    return refused or tier.refuse(shape, chip)
+    reasons = {name: tier.refuse(shape, chip) for name, tier in tiers.items()}
+    asked = reasons.pop(key.tier)
+    return refused or (asked and "; ".join([asked, *(map(str, reasons.values()) if all(reasons.values()) else ())]))
 
 
 def _in_flydsl(key: VariantKey) -> bool:

@@ -59,6 +59,21 @@ def sign_problems(head_size: int, **signs: Tensor) -> list[str]:
     return problems + dense_problems(**signs)
 
 
+def center_problems(of: str, vectors: Tensor, **centers: Tensor | None) -> list[str]:
+    """``vectors`` [tokens, heads, head], the argument ``of``; a center is one vector for each head, without gaps."""
+    problems = []
+    for name, center in centers.items():
+        if center is None:
+            continue
+        if center.dtype != vectors.dtype:
+            problems.append(f"{name} is {center.dtype}, {of} {vectors.dtype}")
+        if center.shape != vectors.shape[1:]:
+            problems.append(f"{name} is {list(center.shape)}, not {list(vectors.shape[1:])} (heads and head of {of})")
+        elif not center.is_contiguous():
+            problems.append(f"{name} has strides {list(center.stride())}, not dense ones")
+    return problems
+
+
 def dense_problems(**tensors: Tensor) -> list[str]:
     return [
         f"the last dimension of {name} has stride {tensor.stride(-1)}, not 1"

@@ -13,8 +13,8 @@ NAMESPACE = "octave"
 
 SCHEMAS: dict[str, str] = {
     "cache_store": (
-        "(Tensor key, Tensor value, Tensor(a!) cache, Tensor slot_mapping, Tensor k_signs, Tensor v_signs, int fmt) "
-        "-> ()"
+        "(Tensor key, Tensor value, Tensor(a!) cache, Tensor slot_mapping, Tensor k_signs, Tensor v_signs, int fmt, "
+        "str? encoder=None, Tensor? k_center=None) -> ()"
     ),
     "decode": (
         "(Tensor(a!) out, Tensor query, Tensor cache, Tensor block_table, Tensor q_to_req, Tensor q_to_klen, "
@@ -27,7 +27,7 @@ SCHEMAS: dict[str, str] = {
         "Tensor seq_lens, int max_query_len, float sm_scale, int fmt, Tensor(b!)? workspace=None, "
         "int num_kv_splits=1, str? tier=None) -> ()"
     ),
-    "rotate": "(Tensor(a!) x, Tensor signs, bool k_layout, bool inverse) -> ()",
+    "rotate": "(Tensor(a!) x, Tensor signs, bool k_layout, bool inverse, Tensor? center=None) -> ()",
 }
 """The public implementation's argument order; an argument that ours adds comes last and has a default."""
 

@@ -23,14 +23,20 @@ from octave_gen.spec.fields import (
 )
 from octave_gen.spec.model import Budget, BudgetRule, CountedBudget
 from octave_gen.spec.report import Problem
+from octave_gen.spec.shape import kinds_of
 
-SHAPE_KEYS = {"cache_dtypes": "cache_dtype", "gqa_groups": "gqa_group", "query_groups": "query_group"}
+SHAPE_KEYS = {
+    "cache_dtypes": "cache_dtype",
+    "gqa_groups": "gqa_group",
+    "query_groups": "query_group",
+    "encoders": "encoder",
+}
 """The selectors of a budget that are keys of the spec too, and the fields of a Shape that they select by."""
 
 Value = str | int | None
-Cell = tuple[Value, Value, Value]
-"""A cache_dtype, a gqa_group and a query_group; None where a kernel does not depend on it."""
-_UNKNOWN: Cell = (None, None, None)
+Cell = tuple[Value, Value, Value, Value]
+"""A cache_dtype, a gqa_group, a query_group and an encoder; None where a kernel does not depend on it."""
+_UNKNOWN: Cell = (None, None, None, None)
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,9 @@ def _contradictions(values: Mapping[str, Any], key: str, spec: Checked) -> Itera
     kernel, arch, known_archs = values.get("kernel"), values.get("arch"), spec.values.get("archs")
     if arch and known_archs and arch not in known_archs:
         yield Problem(f"{key}.arch", f"the spec does not name {arch} in archs", ", ".join(known_archs))
+    kernels = spec.values.get("kernels")
+    if kernel and kernels and kernel not in kernels:
+        yield Problem(f"{key}.kernel", f"the spec does not name {kernel} in kernels", ", ".join(kernels))
     for name, field in SHAPE_KEYS.items():
         if name not in values:
             continue
@@ -146,7 +155,8 @@ def _coverage(selections: Sequence[Selection], spec: Checked) -> Iterator[Proble
     Where a key of the spec is wrong that decides a kind's variants, all that is known to be missing is the budget of a
     kind that has none at all.
     """
-    for kind, arch in product(KINDS.values(), spec.values.get("archs", ())):
+    kinds = () if "kernels" in spec.doubtful else kinds_of(spec.values)
+    for kind, arch in product(kinds, spec.values.get("archs", ())):
         judged = all(name in spec.values for name, field in SHAPE_KEYS.items() if field in kind.fields)
         chip = ARCHS[arch]
         cells = _cells(kind, chip, spec) if judged else {tier.name: [_UNKNOWN] for tier in kind.tiers_on(chip)}
@@ -175,8 +185,10 @@ def _cells(kind: KernelKind, chip: Arch, spec: Checked) -> dict[str, list[Cell]]
 
     Where none holds any, or the head is not known, the mistake is in the shape: every tier is taken to hold all.
     """
-    dtypes, gqa, query = (spec.values[name] if field in kind.fields else (None,) for name, field in SHAPE_KEYS.items())
-    cells = list(product(dtypes, gqa, query))
+    dtypes, gqa, query, encoders = (
+        spec.values[name] if field in kind.fields else (None,) for name, field in SHAPE_KEYS.items()
+    )
+    cells = list(product(dtypes, gqa, query, encoders))
     tiers = kind.tiers_on(chip)
     held: dict[str, list[Cell]] = {}
     if all(name in spec.values for name in ("family", "head_size", "rotary_dims")):
@@ -208,8 +220,8 @@ def _by_tier(
             yield tiers, f" in the {' and '.join(tiers)} tier{words}"
 
 
-Groups = tuple[tuple[Value, Value], ...]
-"""Pairs of a gqa_group and a query_group."""
+Groups = tuple[tuple[Value, Value, Value], ...]
+"""A gqa_group, a query_group and an encoder each; no kernel depends on groups and on encoders."""
 
 
 def _which(some: Sequence[Cell], cells: Sequence[Cell]) -> str:
@@ -232,14 +244,17 @@ def _which(some: Sequence[Cell], cells: Sequence[Cell]) -> str:
     return ", " + "; ".join(parts)
 
 
-def _show_groups(pairs: Groups) -> str:
+def _show_groups(groups: Groups) -> str:
+    encoders = [encoder for *_, encoder in groups if encoder is not None]
+    if encoders:
+        return f"encoder {_list(encoders)}"
     by_query: dict[Value, list[Value]] = {}
-    for gqa, query in pairs:
+    for gqa, query, _ in groups:
         by_query.setdefault(query, []).append(gqa)
     by_gqa: dict[tuple[Value, ...], list[Value]] = {}
-    for query, groups in by_query.items():
-        by_gqa.setdefault(tuple(groups), []).append(query)
-    parts = (f"gqa_group {_list(groups)} with query_group {_list(queries)}" for groups, queries in by_gqa.items())
+    for query, gqa_groups in by_query.items():
+        by_gqa.setdefault(tuple(gqa_groups), []).append(query)
+    parts = (f"gqa_group {_list(gqa)} with query_group {_list(queries)}" for gqa, queries in by_gqa.items())
     return " and ".join(parts)
 
 

@@ -11,11 +11,11 @@ from typing import Any
 from octave_gen import arch
 from octave_gen.arch import Arch
 from octave_gen.errors import did_you_mean
-from octave_gen.formats import CACHE_DTYPES, FAMILIES
+from octave_gen.formats import CACHE_DTYPES, ENCODERS, FAMILIES
 from octave_gen.kernels import KINDS, KernelKind
 from octave_gen.kernels.base import MAX_GROUP, SCALARS
 from octave_gen.spec.report import Problem, show_key
-from octave_gen.spec.shape import chips_of, dims_of, families_of, possible_heads
+from octave_gen.spec.shape import chips_of, dims_of, families_of, kinds_of, possible_heads
 from octave_gen.spec.unsupported import unsupported
 from octave_gen.spec.values import Check, Integer, ListOf, Positive, Tables, Word
 
@@ -38,9 +38,12 @@ def _arch_refusal(name: str) -> str | None:
     return f"{name} is not supported: {reason}" if reason else None
 
 
+_EVERY = "leave the key out to select every {}"
 _GROUPS = Integer(1, MAX_GROUP)
 _ARCH = Word("arch", tuple(arch.ARCHS), refusal=_arch_refusal)
 _CACHE_DTYPE = Word("cache dtype", tuple(CACHE_DTYPES))
+_ENCODER = Word("encoder", ENCODERS)
+_KERNEL = Word("kernel", tuple(KINDS))
 
 
 def spec_fields(table: Mapping[str, Any]) -> tuple[Field, ...]:
@@ -53,23 +56,25 @@ def spec_fields(table: Mapping[str, Any]) -> tuple[Field, ...]:
         Field("edition", Integer(EDITION, EDITION), fix=f"write edition = {EDITION} as the first line"),
         Field("family", Word("format family", tuple(FAMILIES))),
         Field("cache_dtypes", ListOf(_CACHE_DTYPE)),
-        Field("head_size", replace(dims, offered=possible_heads(families, chips_of(table)))),
+        Field("encoders", ListOf(_ENCODER)),
+        Field("head_size", replace(dims, offered=possible_heads(families, chips_of(table), kinds_of(table)))),
         Field("rotary_dims", dims),
         Field("gqa_groups", ListOf(_GROUPS)),
         Field("query_groups", ListOf(_GROUPS)),
         Field("query_dtypes", ListOf(Word("query dtype", tuple(SCALARS)))),
         Field("archs", ListOf(_ARCH)),
+        Field("kernels", ListOf(_KERNEL, if_empty=_EVERY.format("kernel")), required=False),
         Field("budget", Tables(), fix="write a [[budget]] for every kernel on every arch of the spec"),
     )
 
 
-_EVERY = "leave the key out to select every {}"
 SELECTORS = (
-    Field("kernel", Word("kernel", tuple(KINDS))),
+    Field("kernel", _KERNEL),
     Field("arch", _ARCH),
     Field("cache_dtypes", ListOf(_CACHE_DTYPE, if_empty=_EVERY.format("cache dtype")), required=False),
     Field("gqa_groups", ListOf(_GROUPS, if_empty=_EVERY.format("group")), required=False),
     Field("query_groups", ListOf(_GROUPS, if_empty=_EVERY.format("group")), required=False),
+    Field("encoders", ListOf(_ENCODER, if_empty=_EVERY.format("encoder")), required=False),
 )
 
 

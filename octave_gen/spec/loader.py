@@ -27,11 +27,14 @@ def load(path: Path, label: str | None = None) -> Spec:
     _refuse_newer(table.get("edition"), str(path))
     checked = check_table(table, spec_fields(table))
     budgets, found = check_budgets(checked)
-    problems = [*checked.problems, *check_shape(checked.values), *found]
+    shape = () if "kernels" in checked.doubtful else check_shape(checked.values)
+    problems = [*checked.problems, *shape, *found]
     if problems:
         raise refused(problems, str(path))
     values: dict[str, Any] = {"source": label or path.name, "budgets": tuple(budgets)}
     for key in (field.name for field in fields(Spec) if field.name not in values):
+        if key not in checked.values:
+            continue  # optional: the model has the default
         value = checked.values[key]
         values[key] = tuple(value) if isinstance(value, list) else value
     return Spec(**values)

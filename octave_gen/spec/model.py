@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from octave_gen.kernels import KINDS
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -49,17 +51,22 @@ class BudgetRule:
     gqa_groups: tuple[int, ...] = ()
     query_groups: tuple[int, ...] = ()
     cache_dtypes: tuple[str, ...] = ()
+    encoders: tuple[str, ...] = ()
     counted: CountedBudget = UNCOUNTED
     tiers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One spec file: what to build. ``source`` is the label that reports and the manifest show."""
+    """One spec file: what to build. ``source`` is the label that reports and the manifest show.
+
+    kernels: the kinds that it asks for.
+    """
 
     source: str
     family: str
     cache_dtypes: tuple[str, ...]
+    encoders: tuple[str, ...]
     head_size: int
     rotary_dims: int
     gqa_groups: tuple[int, ...]
@@ -67,3 +74,4 @@ class Spec:
     query_dtypes: tuple[str, ...]
     archs: tuple[str, ...]
     budgets: tuple[BudgetRule, ...]
+    kernels: tuple[str, ...] = tuple(KINDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -9,7 +10,7 @@ from typing import Any
 
 from octave_gen.arch import ARCHS, Arch
 from octave_gen.formats import FAMILIES, Family
-from octave_gen.kernels import KINDS
+from octave_gen.kernels import KINDS, KernelKind
 from octave_gen.kernels.base import SCALARS, Shape
 from octave_gen.spec.report import Problem
 
@@ -29,6 +30,13 @@ def chips_of(table: Mapping[str, Any]) -> tuple[Arch, ...]:
     return named or tuple(ARCHS.values())
 
 
+def kinds_of(table: Mapping[str, Any]) -> tuple[KernelKind, ...]:
+    """The kernel kinds that a spec asks for: all where it names none that exists."""
+    names = table.get("kernels")
+    named = tuple(kind for name, kind in KINDS.items() if name in names) if isinstance(names, list) else ()
+    return named or tuple(KINDS.values())
+
+
 def dims_of(families: Sequence[Family]) -> list[int]:
     """What head_size and rotary_dims can be in one of the families, ascending; not every pair of them is a shape."""
     return sorted(
@@ -36,12 +44,12 @@ def dims_of(families: Sequence[Family]) -> list[int]:
     )
 
 
-def possible_heads(families: Sequence[Family], chips: Sequence[Arch]) -> tuple[int, ...]:
+def possible_heads(families: Sequence[Family], chips: Sequence[Arch], kinds: Sequence[KernelKind]) -> tuple[int, ...]:
     """The head sizes that one of the families stores with some rotary dims and that every kind has a tier for."""
     return tuple(
         head_size
         for head_size in dims_of(families)
-        if any(_possible_rotary(f, head_size) and not _refusals_of_tiers(f, head_size, chips) for f in families)
+        if any(_possible_rotary(f, head_size) and not _refusals_of_tiers(f, head_size, chips, kinds) for f in families)
     )
 
 
@@ -54,9 +62,12 @@ def check_shape(values: Mapping[str, Any]) -> Iterator[Problem]:
     if "family" not in values or "head_size" not in values:
         return
     family, head_size = FAMILIES[values["family"]], values["head_size"]
-    unheld = _refusals_of_tiers(family, head_size, chips_of(values))
+    chips, kinds = chips_of(values), kinds_of(values)
+    unheld = _refusals_of_tiers(family, head_size, chips, kinds)
     if unheld:
-        yield Problem("head_size", "; ".join(unheld), _list(possible_heads((family,), chips_of(values))))
+        held = [kind.name for kind in kinds if not _refusals_of_tiers(family, head_size, chips, (kind,))]
+        fix = f"to leave the others out, write kernels = {json.dumps(held)}" if held else None
+        yield Problem("head_size", "; ".join(unheld), _list(possible_heads((family,), chips, kinds)), fix)
         return
     if any(key not in values for key in NEEDS):
         return
@@ -80,11 +91,13 @@ def _possible_rotary(family: Family, head_size: int) -> list[int]:
     return [dims for dims in dims_of((family,)) if None in _refusals(family, head_size, dims).values()]
 
 
-def _refusals_of_tiers(family: Family, head_size: int, chips: Sequence[Arch]) -> tuple[str, ...]:
+def _refusals_of_tiers(
+    family: Family, head_size: int, chips: Sequence[Arch], kinds: Sequence[KernelKind]
+) -> tuple[str, ...]:
     """The kinds that have no tier for the head on one of the chips, even with groups of 1 and whatever the dtype, and
     why, reason by reason."""
     found: dict[str | None, dict[str, None]] = {}
-    for kind, chip in product(KINDS.values(), chips):
+    for kind, chip in product(kinds, chips):
         smallest = Shape(family.name, head_size, next(iter(SCALARS.values())))
         values = {"rotary_dims": family.block_dims, "gqa_group": 1, "query_group": 1}
         chosen: dict[str, Any] = {name: value for name, value in values.items() if name in kind.fields}

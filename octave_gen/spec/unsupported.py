@@ -37,7 +37,7 @@ UNSUPPORTED = (
     ),
     Unsupported(
         "encoder attention",
-        ("encoder", "encoder_only", "encoder_attention", "encoder_decoder", "cross_attention", "bidirectional"),
+        ("encoder_only", "encoder_attention", "encoder_decoder", "cross_attention", "bidirectional"),
         "the cache is that of a decoder: a query sees the tokens up to its own length and none behind it",
     ),
     Unsupported(

@@ -38,7 +38,8 @@ class Case:
 
 @dataclass(frozen=True)
 class StoreCase(Case):
-    """``skipped``: of five tokens how many are not stored. ``signs``: the format's own, or random words."""
+    """``skipped``: of five tokens how many are not stored. ``signs``: the format's own, or random words. ``center``: of
+    K; ``edges``: heads in turn Gaussian, NaN in one dim, 65504, denormal, -Inf in one dim, zero."""
 
     tokens: int = _number(37)
     heads: int = _number(2)
@@ -47,11 +48,12 @@ class StoreCase(Case):
     signs: str = _word("own", "random")
     memory: str = _word("dense", "strided", "far")
     values: str = _word("gaussian", "edges")
+    center: str = _word("absent", "gaussian", "edges")
 
 
 @dataclass(frozen=True)
 class RotateCase(Case):
-    """``inverse`` and ``k_layout``: 0 or 1."""
+    """``inverse`` and ``k_layout``: 0 or 1. ``center``: as of store; the inverse takes none."""
 
     tokens: int = _number(9)
     heads: int = _number(3)
@@ -60,6 +62,11 @@ class RotateCase(Case):
     signs: str = _word("own", "random")
     memory: str = _word("dense", "strided", "far")
     values: str = _word("gaussian", "edges")
+    center: str = _word("absent", "gaussian", "edges")
+
+    def __post_init__(self) -> None:
+        if self.inverse and self.center != "absent":
+            raise _wrong("the inverse rotation takes no center")
 
 
 @dataclass(frozen=True)
@@ -142,11 +149,15 @@ FULL: dict[str, tuple[Case, ...]] = {
         StoreCase(tokens=37, skipped=1, values="edges"),
         StoreCase(tokens=23, block_size=1568, skipped=1, signs="random", memory="strided"),
         StoreCase(tokens=19, skipped=1, memory="far", values="edges"),
+        StoreCase(tokens=37, heads=1, skipped=1, signs="random", values="edges", center="gaussian"),
+        StoreCase(tokens=17, heads=6, block_size=48, memory="strided", center="edges"),
     ),
     "rotate": (
         *(RotateCase(k_layout=k, inverse=i, values="edges") for k in (0, 1) for i in (0, 1)),
         *(RotateCase(k_layout=k, inverse=1 - k, signs="random", memory="strided") for k in (0, 1)),
         *(RotateCase(k_layout=k, inverse=k, memory="far") for k in (0, 1)),
+        *(RotateCase(k_layout=k, values="edges", center="gaussian") for k in (0, 1)),
+        *(RotateCase(k_layout=k, heads=6, signs="random", memory="strided", center="edges") for k in (0, 1)),
     ),
     "decode": (
         DecodeCase(lengths=(0, 1, 15, 16, 17, 100, 257), splits=3, kv_heads=2),
@@ -181,8 +192,15 @@ FULL: dict[str, tuple[Case, ...]] = {
     ),
 }
 QUICK: dict[str, tuple[Case, ...]] = {
-    "store": (StoreCase(tokens=37, skipped=1, memory="strided", values="edges"),),
-    "rotate": (RotateCase(k_layout=0, values="edges"), RotateCase(k_layout=1, inverse=1, memory="strided")),
+    "store": (
+        StoreCase(tokens=37, skipped=1, memory="strided", values="edges"),
+        StoreCase(tokens=5, heads=6, center="edges"),
+    ),
+    "rotate": (
+        RotateCase(k_layout=0, values="edges"),
+        RotateCase(k_layout=1, inverse=1, memory="strided"),
+        RotateCase(tokens=3, heads=6, k_layout=1, center="edges"),
+    ),
     "decode": (
         DecodeCase(lengths=(0, 1, 17, 150), splits=2, block_size=48, rows="ragged", memory="strided", values="poison"),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from octave_gen.reference.rotate import rotate
 from octave_gen.verify.cases import RotateCase
 from octave_gen.verify.compare import Measured, same_bits
-from octave_gen.verify.inputs import edge_vectors, gaussian, place, signs
+from octave_gen.verify.inputs import center, edge_vectors, gaussian, place, signs
 from octave_gen.verify.operators import Executor
 from octave_gen.verify.subject import Subject
 
@@ -19,6 +19,7 @@ def check(subject: Subject, case: RotateCase, seed: int, executor: Executor) -> 
         wanted = edge_vectors(seed, "x", case.tokens * case.heads, subject.head_size, subject.dtype).reshape(shape)
     words = signs(seed, "signs", subject.head_size, case.signs)
     x = place(wanted, case.memory)
-    executor.rotate(subject.variant, x, words, bool(case.k_layout), bool(case.inverse))
-    rotate(wanted, bool(case.k_layout), bool(case.inverse), words)
+    given = center(seed, case.heads, subject.head_size, subject.dtype, case.center)
+    executor.rotate(subject.variant, x, words, bool(case.k_layout), bool(case.inverse), given)
+    rotate(wanted, bool(case.k_layout), bool(case.inverse), words, given)
     return same_bits("x", x, wanted)

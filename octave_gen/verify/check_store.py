@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from octave_gen.formats.octave.rotation import centered
 from octave_gen.reference.store import cache_store
 from octave_gen.verify.cases import StoreCase
 from octave_gen.verify.compare import Measured, same_bits
-from octave_gen.verify.inputs import edge_vectors, gaussian, generator, place, place_pair, signs
+from octave_gen.verify.inputs import center, edge_vectors, gaussian, generator, place, place_pair, signs
 from octave_gen.verify.operators import Executor
 from octave_gen.verify.slots import slots_near
 from octave_gen.verify.subject import Subject
@@ -29,12 +30,15 @@ def check(subject: Subject, case: StoreCase, seed: int, executor: Executor) -> M
     wanted = torch.full(shape, _UNTOUCHED, dtype=torch.uint8)
     cache = place(wanted, case.memory, order=(0, 2, 1), pad=12, dims=2)
     placed_key, placed_value = place_pair(key, value, case.memory)
-    executor.cache_store(subject.variant, placed_key, placed_value, cache, place(slots, "dense"), k_signs, v_signs)
-    cache_store(key, value, wanted, slots, layout, k_signs, v_signs)
+    k_center = center(seed, case.heads, head, subject.dtype, case.center)
+    placed = (placed_key, placed_value, cache, place(slots, "dense"))
+    executor.cache_store(subject.variant, *placed, k_signs, v_signs, k_center)
+    cache_store(key, value, wanted, slots, layout, k_signs, v_signs, subject.encoder, k_center)
     kept = slots >= 0
     at = slots[kept]
     found_slots, wanted_slots = (_gather(x, at) for x in (cache, wanted))
-    measured = slots_near(found_slots, wanted_slots, key[kept], value[kept], layout, k_signs, v_signs)
+    stored = (centered(key[kept], k_center), value[kept])
+    measured = slots_near(found_slots, wanted_slots, *stored, layout, k_signs, v_signs)
     rest, wanted_rest = cache.clone(), wanted.clone()
     for x in (rest, wanted_rest):
         x[at // case.block_size, :, at % case.block_size] = 0

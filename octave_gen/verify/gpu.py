@@ -67,14 +67,18 @@ class Gpu:
         slot_mapping: Tensor,
         k_signs: Tensor,
         v_signs: Tensor,
+        k_center: Tensor | None,
     ) -> None:
-        inputs = (key, value, slot_mapping, k_signs, v_signs)
-        with self._moved((cache,), *inputs) as (there, key, value, slot_mapping, k_signs, v_signs):
-            gpu.cache_store(key, value, there, slot_mapping, k_signs, v_signs, _fmt(variant), place=self.place)
+        inputs = (key, value, slot_mapping, k_signs, v_signs, *_given(k_center))
+        with self._moved((cache,), *inputs) as (there, key, value, slot_mapping, k_signs, v_signs, *center):
+            given = (key, value, there, slot_mapping, k_signs, v_signs, _fmt(variant), variant.key.encoder)
+            gpu.cache_store(*given, *center, place=self.place)
 
-    def rotate(self, variant: LoadedVariant, x: Tensor, signs: Tensor, k_layout: bool, inverse: bool) -> None:
-        with self._moved((x,), signs) as (there, words):
-            gpu.rotate(there, words, k_layout, inverse, place=self.place)
+    def rotate(
+        self, variant: LoadedVariant, x: Tensor, signs: Tensor, k_layout: bool, inverse: bool, center: Tensor | None
+    ) -> None:
+        with self._moved((x,), signs, *_given(center)) as (there, words, *centers):
+            gpu.rotate(there, words, k_layout, inverse, *centers, place=self.place)
 
     def decode(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Attention) -> None:
         """Both kernels, as the operator launches them when it has no others; raises OctaveError without a reduce."""
@@ -124,6 +128,10 @@ class Gpu:
         yield there
         for x, moved in zip(outputs, there, strict=False):
             x.copy_(moved)
+
+
+def _given(tensor: Tensor | None) -> tuple[Tensor, ...]:
+    return () if tensor is None else (tensor,)
 
 
 def _fmt(variant: LoadedVariant) -> int:

@@ -92,6 +92,21 @@ def edge_vectors(seed: int, role: str, count: int, head_size: int, dtype: torch.
     return made.clamp(-largest, largest).where(made.isfinite(), made).to(dtype)
 
 
+def center(seed: int, heads: int, head_size: int, dtype: torch.dtype, choice: str) -> Tensor | None:
+    """[heads, head] of dtype; None where it is ``absent``. ``gaussian``: N(0, 1). ``edges``: heads in turn N(0, 1), NaN
+    in one dim, 65504, denormal, -Inf in one dim, zero."""
+    if choice == "absent":
+        return None
+    made = gaussian(seed, "center", (heads, head_size), dtype)
+    if choice == "edges":
+        made[1::6, 3] = torch.nan
+        made[2::6] = _LARGEST_HALF
+        made[3::6] *= 2.0**-20
+        made[4::6, -1] = -torch.inf
+        made[5::6] = 0.0
+    return place(made, "dense")
+
+
 def place(values: Tensor, memory: str, *, order: Sequence[int] | None = None, pad: int = 5, dims: int = 1) -> Tensor:
     """A copy of ``values`` in memory of its own; its last dim is dense.
 

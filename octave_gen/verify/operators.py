@@ -79,9 +79,12 @@ class Executor(Protocol):
         slot_mapping: Tensor,
         k_signs: Tensor,
         v_signs: Tensor,
+        k_center: Tensor | None,
     ) -> None: ...
 
-    def rotate(self, variant: LoadedVariant, x: Tensor, signs: Tensor, k_layout: bool, inverse: bool) -> None: ...
+    def rotate(
+        self, variant: LoadedVariant, x: Tensor, signs: Tensor, k_layout: bool, inverse: bool, center: Tensor | None
+    ) -> None: ...
 
     def decode(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Attention) -> None:
         """``merge``: the reduce kernel that writes ``out``; None leaves ``out`` alone."""
@@ -113,6 +116,7 @@ class Interpreted:
         slot_mapping: Tensor,
         k_signs: Tensor,
         v_signs: Tensor,
+        k_center: Tensor | None,
     ) -> None:
         self._run(
             variant,
@@ -122,10 +126,13 @@ class Interpreted:
             slot_mapping=slot_mapping,
             k_signs=k_signs,
             v_signs=v_signs,
+            k_center=k_center,
         )
 
-    def rotate(self, variant: LoadedVariant, x: Tensor, signs: Tensor, k_layout: bool, inverse: bool) -> None:
-        self._run(variant, x=x, signs=signs, k_layout=k_layout, inverse=inverse)
+    def rotate(
+        self, variant: LoadedVariant, x: Tensor, signs: Tensor, k_layout: bool, inverse: bool, center: Tensor | None
+    ) -> None:
+        self._run(variant, x=x, signs=signs, k_layout=k_layout, inverse=inverse, center=center)
 
     def decode(self, variant: LoadedVariant, merge: LoadedVariant | None, arguments: Attention) -> None:
         given = dict(vars(arguments))

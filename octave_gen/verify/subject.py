@@ -47,6 +47,11 @@ class Subject:
         return SlotLayout.from_slot_bytes(key.head_size, key.slot_bytes, CACHE_DTYPES[key.cache_dtype].fmt)
 
     @property
+    def encoder(self) -> str:
+        assert self.variant.key.encoder is not None
+        return self.variant.key.encoder
+
+    @property
     def gqa_group(self) -> int:
         assert self.variant.key.gqa_group is not None
         return self.variant.key.gqa_group

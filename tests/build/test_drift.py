@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from octave_gen import manifest, paths, plan, spec
-from octave_gen.build import drift, files
+from octave_gen.build import documents, drift, files
 from octave_gen.build.flydsl import tool, trace, traces
 from octave_gen.errors import OctaveError
 from octave_gen.kernels import KINDS
@@ -18,6 +18,7 @@ SMALL = Spec(
     source="small.toml",
     family="octave",
     cache_dtypes=("octave_k3v3",),
+    encoders=("plain",),
     head_size=256,
     rotary_dims=64,
     gqa_groups=(6,),
@@ -27,10 +28,18 @@ SMALL = Spec(
     budgets=tuple(BudgetRule(kernel, "gfx942", Budget(128, 0, 102, 65536, 2)) for kernel in KINDS),
 )
 DECODE = "generated/gfx942/decode_octave_k3v3_h256r64_g6_q4_portable_gfx942.hip"
-README = "# Mine\n" + "".join(
-    f"<!-- octave-gen:{name} -->\n<!-- /octave-gen:{name} -->\n"
-    for name in ("variants", "counted", "archs", "environment")
-)
+DOCUMENTS = {
+    path: "# Mine\n" + "".join(f"<!-- octave-gen:{name} -->\n<!-- /octave-gen:{name} -->\n" for name in blocks)
+    for path, blocks in documents.documents([]).items()
+}
+PAGE = "docs/formats/octave.md"
+
+
+def write_documents(root: Path) -> None:
+    """Documents whose blocks are empty."""
+    for path, text in DOCUMENTS.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +53,7 @@ def not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A generated checkout of one small spec."""
     monkeypatch.setattr(spec, "shipped", lambda: [SMALL])
-    (tmp_path / "README.md").write_text(README)
+    write_documents(tmp_path)
     drift.generate(tmp_path)
     return tmp_path
 
@@ -60,22 +69,20 @@ def snapshot(root: Path) -> dict[str, bytes]:
 def test_generate_makes_what_compare_expects(root: Path) -> None:
     assert words(root) == []
     units = plan.units(plan.variants([SMALL]))
-    assert set(snapshot(root)) == {f"generated/{unit.source}" for unit in units} | {
-        "generated/manifest.json",
-        "README.md",
-    }
+    sources = {f"generated/{unit.source}" for unit in units}
+    assert set(snapshot(root)) == sources | {"generated/manifest.json"} | set(DOCUMENTS)
     assert drift.generate(root) == []
 
 
 def test_a_fresh_checkout_lacks_everything(root: Path) -> None:
     whole = snapshot(root)
     for path in whole:
-        if path != "README.md":
+        if path not in DOCUMENTS:
             (root / path).unlink()
-    (root / "README.md").write_text(README)
+    write_documents(root)
     found = words(root)
     assert ("missing", DECODE) in found
-    assert ("changed", "README.md") in found
+    assert {path for word, path in found if word == "changed"} == set(DOCUMENTS)
     assert len(found) == len(whole)
     drift.generate(root)
     assert snapshot(root) == whole
@@ -101,7 +108,7 @@ def test_nothing_of_the_machine_is_generated(root: Path) -> None:
 
 def test_generating_twice_gives_the_same_bytes(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
-    (other / "README.md").write_text(README)
+    write_documents(other)
     drift.generate(other)
     assert snapshot(other) == snapshot(root)
 
@@ -194,27 +201,30 @@ def test_files_outside_generated_are_no_orphans(root: Path) -> None:
     assert (root / "notes.txt").exists()
 
 
-def test_the_readme_table_is_checked_and_the_rest_is_the_authors(root: Path) -> None:
-    made = (root / "README.md").read_text()
-    (root / "README.md").write_text(made.replace("| decode |", "| decide |").replace("# Mine", "# My own\n\nwords"))
+@pytest.mark.parametrize(("path", "made"), [("README.md", "| decode |"), (PAGE, "V scale, fp16")])
+def test_blocks_of_documents_are_checked_and_the_rest_is_the_authors(root: Path, path: str, made: str) -> None:
+    text = (root / path).read_text()
+    assert made in text
+    (root / path).write_text(text.replace(made, "something").replace("# Mine", "# My own\n\nwords"))
     (difference,) = drift.compare(root)
-    assert (difference.word, difference.path) == ("changed", "README.md")
+    assert (difference.word, difference.path) == ("changed", path)
     drift.generate(root)
-    assert (root / "README.md").read_text() == made.replace("# Mine", "# My own\n\nwords")
+    assert (root / path).read_text() == text.replace("# Mine", "# My own\n\nwords")
 
 
+@pytest.mark.parametrize("path", ["README.md", PAGE])
 @pytest.mark.parametrize("damage", ["marker", "file", "encoding"])
-def test_nothing_is_written_when_the_readme_has_no_place(root: Path, damage: str) -> None:
+def test_nothing_is_written_when_a_document_has_no_place(root: Path, path: str, damage: str) -> None:
     (root / DECODE).unlink()
     if damage == "marker":
-        (root / "README.md").write_text("# Mine\n")
+        (root / path).write_text("# Mine\n")
     elif damage == "file":
-        (root / "README.md").unlink()
+        (root / path).unlink()
     else:
-        (root / "README.md").write_bytes(b"\xff")
+        (root / path).write_bytes(b"\xff")
     before = snapshot(root)
     for action in (drift.compare, drift.generate):
-        with pytest.raises(OctaveError, match=r"^README.md"):
+        with pytest.raises(OctaveError, match=f"^{path}"):
             action(root)
     assert snapshot(root) == before
 
@@ -222,7 +232,7 @@ def test_nothing_is_written_when_the_readme_has_no_place(root: Path, damage: str
 def test_a_dry_run_touches_nothing(root: Path) -> None:
     (root / DECODE).unlink()
     (root / "generated" / "old.hip").write_text("x")
-    (root / "README.md").write_text(README)
+    (root / "README.md").write_text(DOCUMENTS["README.md"])
     before = snapshot(root)
     found = drift.generate(root, dry_run=True)
     assert [difference.word for difference in found] == ["changed", "missing", "orphan"]

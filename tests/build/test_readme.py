@@ -10,12 +10,8 @@ import pytest
 from octave_gen import plan, settings, spec
 from octave_gen.arch import ARCHS
 from octave_gen.build import readme
-from octave_gen.errors import OctaveError
 from octave_gen.manifest import slot_bytes
 from octave_gen.plan import Variant
-
-NAMES = ("variants", "counted", "archs", "environment")
-EMPTY = "# Title\n\n" + "text\n\n".join(f"<!-- octave-gen:{name} -->\n<!-- /octave-gen:{name} -->\n" for name in NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +61,7 @@ def test_the_order_of_the_cache_dtypes_is_told(planned: list[Variant]) -> None:
     assert legend.startswith(
         "Heads of 256 with GQA groups of 6, fp16; cache dtypes octave_k3v3_compact / octave_k3v3 / "
     )
-    assert f"<!-- octave-gen:counted -->\n\n{legend}\n| kernel | per |" in readme.updated(EMPTY, planned)
+    assert readme.blocks(planned)["counted"]().startswith(f"{legend}\n| kernel | per |")
     found = {(row["kernel"][0], row["arch"][0]): row["HBM clocks"][0] for row in counted(planned)}
     order = [name.strip() for name in legend.partition("dtypes ")[2].partition(",")[0].split("/")]
     sizes = {v.shape.cache_dtype: slot_bytes(v) for v in planned if v.shape.head_size == 256}
@@ -111,27 +107,3 @@ def test_every_variable_and_arch_has_its_row() -> None:
     assert "| `OCTAVE_CACHE_DIR` | " in readme.environment_table()
     for chip in ARCHS.values():
         assert f"| {chip.name} | {chip.family} | {chip.product} |" in readme.arch_table()
-
-
-def test_updating_keeps_the_text_and_settles(planned: list[Variant]) -> None:
-    once = readme.updated(EMPTY, planned)
-    assert readme.updated(once, planned) == once
-    assert once.startswith("# Title\n\n<!-- octave-gen:variants -->\n\n| kernel |")
-    assert once.count("text\n") == len(NAMES) - 1
-    stale = once.replace("| decode |", "| decoder |").replace("gfx942", "gfx941")
-    assert readme.updated(stale, planned) == once
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("damage", ["first", "last", "twice", "swapped"])
-def test_markers_that_are_not_there_once_each(planned: list[Variant], name: str, damage: str) -> None:
-    first, last = f"<!-- octave-gen:{name} -->\n", f"<!-- /octave-gen:{name} -->\n"
-    text = {
-        "first": EMPTY.replace(first, ""),
-        "last": EMPTY.replace(last, ""),
-        "twice": EMPTY + first + last,
-        "swapped": EMPTY.replace(first + last, last + first),
-    }[damage]
-    with pytest.raises(OctaveError, match=f"table '{name}' has no place") as error:
-        readme.updated(text, planned)
-    assert f"<!-- octave-gen:{name} -->" in str(error.value)

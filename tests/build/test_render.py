@@ -71,7 +71,7 @@ def test_parameters_are_the_arguments_of_the_kernel_description(units: list[Unit
 
 
 def test_the_layout_constants_reach_the_source(units: list[Unit]) -> None:
-    text = render.render_unit(_unit(units, "store_octave_k3v4_h256r64_portable_gfx942"))
+    text = render.render_unit(_unit(units, "store_octave_k3v4_h256r64_plain_portable_gfx942"))
     for line in ("kSlotBytes = 248;", "kVOffset = 104;", "kKScaleOffset = 232;", "#define OCTAVE_WAVE_SIZE 64"):
         assert line in text
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from octave_gen import paths, spec
-from octave_gen.build import drift
+from octave_gen.build import documents, drift
 from octave_gen.build.flydsl import tool, trace, traces
 from octave_gen.spec import Spec, shipped
 
@@ -38,7 +38,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout to break, with the current folder in it; this package takes it for its own."""
     root = tmp_path / "checkout"
     (root / "inside").mkdir(parents=True)
-    (root / "README.md").write_bytes((paths.PACKAGE.parent / "README.md").read_bytes())
+    for path in documents.documents([]):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes((paths.PACKAGE.parent / path).read_bytes())
     templates = paths.templates()
     monkeypatch.setattr(spec, "shipped", small)
     monkeypatch.setattr(paths, "checkout", lambda: root)
@@ -60,7 +62,7 @@ def test_without_flydsl_it_says_what_it_skipped(run: Run, checkout: Path, monkey
     monkeypatch.setattr(drift, "skipped", lambda: said)
     result = run("check")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == f"{said}\nall else in generated/ and README.md is up to date\n"
+    assert result.stderr == f"{said}\nall else in generated/, README.md and docs/ is up to date\n"
     assert said in run("generate").stderr
 
 

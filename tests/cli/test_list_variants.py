@@ -160,6 +160,7 @@ OWN_SPEC = """
 edition = 1
 family = "octave"
 cache_dtypes = ["octave_k3v3"]
+encoders = ["plain"]
 head_size = 256
 rotary_dims = 64
 gqa_groups = [5]
@@ -189,7 +190,7 @@ def own_spec(tmp_path: Path) -> Path:
 def test_a_spec_of_ones_own_takes_the_place_of_the_shipped_ones(run: Run, own_spec: Path) -> None:
     records = json.loads(run("list-variants", "--spec", own_spec, "--json").stdout)
     assert [record["name"] for record in records if record["tier"] == "portable"] == [
-        "store_octave_k3v3_h256r64_f16_portable_gfx942",
+        "store_octave_k3v3_h256r64_plain_f16_portable_gfx942",
         NAME,
         "decode_octave_k3v3_h256r64_g5_q1_f16_portable_gfx942",
         "reduce_h256_f16_portable_gfx942",

@@ -9,14 +9,14 @@ import torch
 from unrotated import dequantize_unrotated
 
 from octave_gen.errors import OctaveError
-from octave_gen.formats import CACHE_DTYPES, cache_dtype
+from octave_gen.formats import cache_dtype
 from octave_gen.formats.octave import SlotLayout
 from octave_gen.formats.octave.codebook import LUT, LUT_MULT, thresholds
 from octave_gen.formats.octave.codec import dequantize, encode_block, quantize
 from octave_gen.formats.octave.packing import unpack
 from octave_gen.formats.octave.rotation import rotate_forward, rotate_inverse, sign_tensor, sign_vector
 
-K3V3, K3V4, COMPACT = 3, 4, 19
+K3V3, K3V4, COMPACT, COMPACT_V4 = 3, 4, 19, 20
 DIGESTS = {
     "octave_k3v4": "d69fea64d45ac0f45dd51a41f2b44fd2a477558b774b58c1d5ea376ef5fd4983",
     "octave_k3v3": "666874c6f5be4f395434e6eb7a60033390086dbd5ea7f1f2e1779d4c19713b1e",
@@ -26,8 +26,8 @@ SHAPES = [(256, 64), (128, 64)]
 LAYOUTS = [
     SlotLayout.of(head, rotary, fmt)
     for head, rotary in ((64, 64), (128, 64), (192, 64), (256, 64), (256, 128), (320, 64), (512, 128))
-    for fmt in (K3V3, K3V4, COMPACT)
-    if not (fmt == COMPACT and head in (192, 320))
+    for fmt in (K3V3, K3V4, COMPACT, COMPACT_V4)
+    if not (fmt in (COMPACT, COMPACT_V4) and head in (192, 320))
 ]
 
 
@@ -40,7 +40,7 @@ def lattice(multiplier: int, add: int) -> torch.Tensor:
     return ((((i * multiplier + add) & 0xFFFFFFFF) >> 16) % 257 - 128).float().div(64).reshape(4, 2, 256)
 
 
-@pytest.mark.parametrize("name", CACHE_DTYPES)
+@pytest.mark.parametrize("name", DIGESTS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_slots_are_the_golden_bytes(golden: np.lib.npyio.NpzFile, name: str, shape: tuple[int, int]) -> None:
     head, rotary = shape
@@ -55,6 +55,21 @@ def test_digests(name: str, dtype: torch.dtype) -> None:
     key, value = lattice(2654435761, 12345).to(dtype), lattice(2246822519, 777).to(dtype)
     slots = quantize(key, value, SlotLayout.of(256, 64, cache_dtype(name).fmt))
     assert hashlib.sha256(slots.numpy().tobytes()).hexdigest() == DIGESTS[name]
+
+
+@pytest.mark.parametrize("head", [64, 128, 256, 512])
+def test_compact_k_with_4_bit_v_has_the_k_of_one_public_dtype_and_the_v_of_another(head: int) -> None:
+    key, value = gaussian(7, head, seed=11).half(), gaussian(7, head, seed=12).half()
+    mixed, compact, wide = (SlotLayout.of(head, 64, fmt) for fmt in (COMPACT_V4, COMPACT, K3V4))
+    slots, of_k, of_v = (quantize(key, value, layout) for layout in (mixed, compact, wide))
+    for name, source, layout in (("k_rest", of_k, compact), ("k_scales", of_k, compact), ("v", of_v, wide)):
+        here, there = getattr(mixed, name), getattr(layout, name)
+        assert torch.equal(slots[:, here.offset : here.end], source[:, there.offset : there.end])
+    assert torch.equal(slots[:, mixed.v_scale.offset :], of_v[:, wide.v_scale.offset : wide.v_scale.end])
+    assert [torch.equal(a, b) for a, b in zip(dequantize(slots, mixed), dequantize(of_k, compact), strict=True)] == [
+        True,
+        False,
+    ]
 
 
 def scalar_block(x: list[np.float32], bits: int) -> tuple[list[int], np.float16]:
@@ -164,7 +179,8 @@ def test_dequantize_reads_what_quantize_wrote(layout: SlotLayout) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fmt", "k_error", "v_error"), [(K3V3, 0.166, 0.188), (K3V4, 0.166, 0.097), (COMPACT, 0.188, 0.188)]
+    ("fmt", "k_error", "v_error"),
+    [(K3V3, 0.166, 0.188), (K3V4, 0.166, 0.097), (COMPACT, 0.188, 0.188), (COMPACT_V4, 0.188, 0.097)],
 )
 def test_fidelity_on_gaussian_data(fmt: int, k_error: float, v_error: float) -> None:
     layout = SlotLayout.of(256, 64, fmt)
@@ -229,7 +245,7 @@ def test_zero_input_is_scale_zero_and_decodes_to_zero(layout: SlotLayout) -> Non
     assert not v.any()
 
 
-@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT])
+@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4])
 def test_subnormal_and_tiny_input(fmt: int) -> None:
     layout = SlotLayout.of(256, 64, fmt)
     smallest = torch.full((1, 256), 2.0**-24).half()

@@ -11,7 +11,8 @@ import torch
 from octave_gen.errors import WRONG_REQUEST, OctaveError
 from octave_gen.formats import CACHE_DTYPES
 from octave_gen.formats.codec import Codec
-from octave_gen.formats.codecs import CODECS, ENCODERS, make
+from octave_gen.formats.codecs import CODECS, make
+from octave_gen.formats.octave.encoders import ENCODERS
 
 HEADS = (64, 128, 256)
 # bytes of a slot at head 64, 128 and 256, rotary 64
@@ -21,6 +22,7 @@ SLOT_BYTES = {
     "int8": (136, 264, 520),
     "octave_k3v3_compact": (52, 100, 196),
     "octave_k3v3": (64, 112, 216),
+    "octave_k3v4_compact": (60, 116, 228),
     "octave_k3v4": (72, 128, 248),
     "turboquant_3bit_nc": (54, 102, 198),
     "turboquant_k3v4_nc": (62, 118, 230),

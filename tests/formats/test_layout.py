@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from octave_gen.errors import OctaveError
-from octave_gen.formats.octave.layout import FMTS, SlotLayout, geometry_problem, whole_block_dims
+from octave_gen.formats.octave.layout import COMPACT_FLAG, FMTS, SlotLayout, geometry_problem, whole_block_dims
 
 HEADS = range(64, 513, 64)
-K3V3, K3V4, COMPACT = 3, 4, 19
+K3V3, K3V4, COMPACT, COMPACT_V4 = 3, 4, 19, 20
 
 # (head, rotary): slot bytes of compact, k3v3, k3v4 as the public implementation serves them
 PUBLIC_SLOT_BYTES = {
@@ -24,7 +24,7 @@ ALL_LAYOUTS = [
     for head in HEADS
     for rotary in range(64, head + 1, 64)
     for fmt in FMTS
-    if geometry_problem(head, rotary, fmt == COMPACT) is None
+    if geometry_problem(head, rotary, fmt >= COMPACT_FLAG) is None
 ]
 
 
@@ -39,11 +39,24 @@ def test_slot_bytes_of_the_public_table(shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fmt", "offsets"), [(K3V4, (32, 104, 232, 248)), (K3V3, (32, 104, 200, 216)), (COMPACT, (0, 96, 192, 196))]
+    ("fmt", "offsets"),
+    [
+        (K3V4, (32, 104, 232, 248)),
+        (K3V3, (32, 104, 200, 216)),
+        (COMPACT, (0, 96, 192, 196)),
+        (COMPACT_V4, (0, 96, 224, 228)),
+    ],
 )
 def test_offsets_of_256_64(fmt: int, offsets: tuple[int, ...]) -> None:
     layout = SlotLayout.of(256, 64, fmt)
     assert (layout.k_rest.offset, layout.v.offset, layout.k_scales.offset, layout.slot_bytes) == offsets
+
+
+@pytest.mark.parametrize(("head", "slot_bytes"), [(64, 60), (128, 116), (256, 228), (512, 452)])
+def test_compact_k_with_4_bit_v_has_no_public_counterpart(head: int, slot_bytes: int) -> None:
+    layout = SlotLayout.of(head, 64, COMPACT_V4)
+    assert layout.slot_bytes == slot_bytes == head * 3 // 8 + head // 2 + 2 * 2
+    assert SlotLayout.of(head, 64, COMPACT).slot_bytes < slot_bytes < SlotLayout.of(head, 64, K3V4).slot_bytes
 
 
 @pytest.mark.parametrize("layout", ALL_LAYOUTS, ids=str)
@@ -86,7 +99,7 @@ def test_impossible_slot_size_names_the_possible_ones() -> None:
     assert caught.value.hint == "possible: 196"
 
 
-@pytest.mark.parametrize("fmt", [0, 2, 5, 12, 16, 20, -13, 35])
+@pytest.mark.parametrize("fmt", [0, 2, 5, 12, 16, 18, 21, -12, 36])
 def test_unknown_fmt(fmt: int) -> None:
     with pytest.raises(OctaveError, match="fmt"):
         SlotLayout.from_slot_bytes(256, 216, fmt)
@@ -104,13 +117,14 @@ def test_direct_construction_is_checked_too() -> None:
         SlotLayout(256, 0, False, 3)
     with pytest.raises(OctaveError, match="no rotary region"):
         SlotLayout(256, 64, True, 3)
-    with pytest.raises(OctaveError, match="fmt 20"):
-        SlotLayout(256, 0, True, 4)
+    with pytest.raises(OctaveError, match="fmt 21"):
+        SlotLayout(256, 0, True, 5)
 
 
-def test_compact_slots_do_not_depend_on_rotary_dims() -> None:
-    assert SlotLayout.of(256, 64, COMPACT) == SlotLayout.of(256, 128, COMPACT)
-    assert SlotLayout.of(256, 64, COMPACT).rotary_dims == 0
+@pytest.mark.parametrize("fmt", [COMPACT, COMPACT_V4])
+def test_compact_slots_do_not_depend_on_rotary_dims(fmt: int) -> None:
+    assert SlotLayout.of(256, 64, fmt) == SlotLayout.of(256, 128, fmt)
+    assert SlotLayout.of(256, 64, fmt).rotary_dims == 0
 
 
 @pytest.mark.parametrize(

@@ -196,8 +196,8 @@ def test_the_residual_takes_the_bias_out_of_scores(nominal: int) -> None:
         .item()
         for residual in (False, True)
     }
-    assert slope[False] == pytest.approx(1 - ERROR[nominal], abs=0.1 * ERROR[nominal])
-    assert abs(slope[True] - 1) < 0.04 * ERROR[nominal]
+    assert slope[False] == pytest.approx({2: 0.9245, 3: 0.9771, 4: 0.9937}[nominal], abs=1e-3)  # of 16,384 vectors
+    assert slope[True] == pytest.approx(1, abs=0.002)
 
 
 def test_the_residual_is_of_k_alone() -> None:

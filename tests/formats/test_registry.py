@@ -15,9 +15,10 @@ def test_dtypes_in_order_with_the_fmt_codes_of_the_ops() -> None:
     assert [(d.name, d.fmt) for d in CACHE_DTYPES.values()] == [
         ("octave_k3v3_compact", 19),
         ("octave_k3v3", 3),
+        ("octave_k3v4_compact", 20),
         ("octave_k3v4", 4),
     ]
-    assert FMTS == (3, 4, 19)
+    assert FMTS == (3, 4, 19, 20)
 
 
 def test_every_dtype_belongs_to_its_family_and_fmts_are_unique_there() -> None:
@@ -48,6 +49,7 @@ def test_unknown_dtype_names_the_nearest_and_all() -> None:
         (64, 64, "octave_k3v3", "full rotary"),
         (128, 128, "octave_k3v3_compact", "full rotary"),
         (192, 64, "octave_k3v3_compact", "power of two"),
+        (320, 64, "octave_k3v4_compact", "power of two"),
         (100, 64, "octave_k3v3", "head_size 100"),
         (0, 0, "octave_k3v3", "head_size 0"),
         (576, 64, "octave_k3v3", "to 512"),

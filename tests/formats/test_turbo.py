@@ -123,15 +123,25 @@ def test_of_two_equally_near_centroids_the_first_wins() -> None:
         representable = exact.double() == code.midpoints
         assert bool(representable.any())
         for lower in representable.nonzero().flatten().tolist():
-            y = exact[lower].double()
-            distances = (y - code.centroids.double()).abs()
+            distances = (exact[lower].double() - code.centroids.double()).abs()
             assert distances[lower] == distances[lower + 1]
-            assert int(torch.bucketize(y, code.midpoints)) == lower
+            assert int(code.nearest(exact[lower])) == lower
 
 
-@pytest.mark.parametrize(("width", "far"), [(3, 0.0018), (4, 0.0046)])
-def test_the_fork_s_centroids_are_not_quite_those_of_a_normal_coordinate(width: int, far: float) -> None:
-    normal = np.array(lloyd_max(2**width).centroids) / np.sqrt(128)
-    off = np.abs(np.array(CENTROIDS[width]) - normal).max()
-    assert off == pytest.approx(far, abs=1e-3)
-    assert list(CENTROIDS[width]) == sorted(CENTROIDS[width])
+@pytest.mark.parametrize(
+    ("width", "outermost", "lopsided"),
+    [
+        (3, 0.1883970748, [-2224, -2778, -3121, -3290]),
+        (4, 0.2376153882, [-235989, -285673, -322175, -350921, -373404, -390121, -401238, -406794]),
+    ],
+)
+def test_centroids_of_the_fork(width: int, outermost: float, lopsided: list[int]) -> None:
+    """Its numbers are no exact mirror images: `lopsided` sums each with its opposite, from outside in, in 1e-10."""
+    centroids = CENTROIDS[width]
+    assert list(centroids) == sorted(centroids)
+    assert centroids[-1] == outermost
+    sums = [high + low for low, high in zip(centroids, reversed(centroids), strict=True)]
+    assert [round(s * 1e10) for s in sums[: 2 ** (width - 1)]] == pytest.approx(lopsided, abs=1)
+    # a normal coordinate's codebook is a little wider at the rim: a unit vector's coordinates have lighter tails
+    normal = lloyd_max(2**width).scaled(128**-0.5).centroids
+    assert 0.001 < normal[-1] - centroids[-1] < 0.006

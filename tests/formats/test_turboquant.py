@@ -112,6 +112,8 @@ def test_uniform_value_of_flat_and_one_sided_vectors() -> None:
         assert torch.equal(code.decode(code.encode(x)), x)
     x = torch.linspace(100, 115, 128)
     assert (code.decode(code.encode(x)) - x).abs().max().item() <= 0.5001
+    x = torch.linspace(0, 2e-3, 128)
+    assert (code.decode(code.encode(x)) - x).abs().max().item() <= 1e-4
 
 
 def test_one_outlier_spoils_a_whole_uniform_value() -> None:

@@ -163,7 +163,7 @@ def test_the_portable_tier_holds_heads_that_are_powers_of_two(kind: KernelKind, 
 
 
 def test_the_kind_that_begins_a_name() -> None:
-    assert kind_of("store_octave_k3v3_h256r64_f16_portable_gfx942") == "store"
+    assert kind_of("store_octave_k3v3_h256r64_plain_f16_portable_gfx942") == "store"
     assert kind_of("storage_h256") is None
     assert kind_of("reduce") is None
     assert kind_of("prefill_chunk_h256_f16_mfma_gfx942") == "prefill_chunk"

@@ -12,7 +12,7 @@ from octave_gen import plan, spec
 from octave_gen.build import render, toolchain
 
 SHOWN = (
-    "store_octave_k3v4_h256r64_portable",
+    "store_octave_k3v4_h256r64_plain_portable",
     "rotate_h256_portable",
     "decode_octave_k3v4_h256r64_g6_q4_portable",
     "decode_octave_k3v3_compact_h128r64_g16_q4_portable",

@@ -33,6 +33,7 @@ def planned() -> list[Variant]:
         source="small.toml",
         family="octave",
         cache_dtypes=("octave_k3v3",),
+        encoders=("plain",),
         head_size=256,
         rotary_dims=64,
         gqa_groups=(6,),

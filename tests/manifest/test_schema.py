@@ -16,7 +16,7 @@ from octave_gen.manifest import Record, schema
 
 KNOWN_WORDS = {"$ref", "allOf", "type", "const", "pattern", "minimum", "required", "properties", "items", "minItems"}
 WORDS_WITHOUT_EFFECT = {"description"}
-ADDED = {"language", "flydsl"}
+ADDED = {"language", "flydsl", "encoder"}
 """Keys that a manifest of schema version 1.0 lacks."""
 
 

@@ -13,8 +13,8 @@ from prefill_mfma_mutants import PREFILL_MFMA_MUTANTS
 from prefill_wmma_mutants import PREFILL_WMMA_MUTANTS
 from wmma_mutants import WMMA_MUTANTS
 
-STORE_K3V3 = "store_octave_k3v3_h128r64_portable"
-STORE_K3V4 = "store_octave_k3v4_h128r64_portable"
+STORE_K3V3 = "store_octave_k3v3_h128r64_plain_portable"
+STORE_K3V4 = "store_octave_k3v4_h128r64_plain_portable"
 ROTATE = "rotate_h128_portable"
 REDUCE = "reduce_h128_portable"
 DECODE = "decode_octave_k3v3_h128r64_g4_q4_portable"

@@ -45,6 +45,7 @@ def variants(small_spec: Callable[..., Spec]) -> dict[str, plan.Variant]:
     """Head 256, group 6, all cache dtypes, fp16, both archs; by name."""
     spec = small_spec(
         cache_dtypes=("octave_k3v4", "octave_k3v3", "octave_k3v3_compact"),
+        encoders=("plain",),
         head_size=256,
         gqa_groups=(6,),
         query_dtypes=("fp16",),

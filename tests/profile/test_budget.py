@@ -15,7 +15,7 @@ from octave_gen.spec.model import CountedBudget
 MakeProfile = Callable[..., Profile]
 
 DECODE = "decode_octave_k3v4_h256r64_g6_q1_f16_portable_gfx942"
-STORE = "store_octave_k3v4_h256r64_f16_portable_gfx1100"
+STORE = "store_octave_k3v4_h256r64_plain_f16_portable_gfx1100"
 ROTATE = "rotate_h256_f16_portable_gfx942"
 
 

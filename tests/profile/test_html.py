@@ -19,7 +19,7 @@ MakeProfile = Callable[..., Profile]
 
 Q1 = "decode_octave_k3v4_h256r64_g6_q1_f16_portable_gfx942"
 Q4 = "decode_octave_k3v4_h256r64_g6_q4_f16_portable_gfx942"
-STORE = "store_octave_k3v4_h256r64_f16_portable_gfx1100"
+STORE = "store_octave_k3v4_h256r64_plain_f16_portable_gfx1100"
 
 BARS = """\
 <h3>decode_octave_k3v4_h256r64_g6_q1_f16_portable_gfx942</h3>

@@ -43,29 +43,33 @@ def text(make_sample: Callable[..., Sample]) -> str:
 
 def test_every_format_is_in_every_plot_and_in_the_table(text: str) -> None:
     drawn = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    assert len(drawn) == 2 * 6
+    assert len(drawn) == 2 * 6 * 2
+    close_ups, whole = drawn[0::2], drawn[1::2]
+    assert all(">fp8</text>" not in svg for svg in close_ups)
     for label in FORMATS:
-        for svg in drawn:
+        for svg in whole if label == "fp8" else drawn:
             assert svg.count(f">{label}</text>") == svg.count(f">{label} centred</text>") == 1
         assert text.count(f'<td class="name">{label}</td>') == 2
     assert "why not" in text
 
 
 def test_the_bound_is_drawn_where_it_applies(text: str) -> None:
-    assert [svg.count('class="bound"') for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)] == [
-        0,
-        0,
-        0,
-        0,
-        1,
-        0,
-    ] * 2
+    bounds = [svg.count('class="bound"') for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+    assert bounds == [0] * 8 + [1, 1, 0, 0] + [0] * 8 + [1, 1, 0, 0]
 
 
 def test_octave_is_joined_by_lines(text: str) -> None:
     """k3v3_compact and k3v4, with and without centring; the search encoder has one dtype here, so no line."""
     svg = re.findall(r"<svg.*?</svg>", text, re.DOTALL)[0]
     assert re.findall(r'<polyline class="([^"]*)"', svg) == ["octave", "octave centred"]
+
+
+def test_without_large_formats_there_is_no_close_up(make_sample: Callable[..., Sample]) -> None:
+    one = section(make_sample())
+    few = [result for result in one.results if result.bits_per_value < 5]
+    text = page([Section(one.data, few, {})])
+    assert text.count("<svg") == 6
+    assert "Up to" not in text
 
 
 def test_what_is_exact_is_named(text: str) -> None:

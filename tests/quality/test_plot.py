@@ -41,6 +41,9 @@ def test_ticks_are_round_and_inside() -> None:
     drawn = made([Dot("a", 190, 0.012, 0.0, "x"), Dot("b", 530, 0.31, 0.0, "x")])
     assert [tick.text for tick in drawn.x_ticks] == ["192", "256", "384", "512"]
     assert [tick.text for tick in drawn.y_ticks] == ["0.01", "0.02", "0.05", "0.1", "0.2"]
+    close = made([Dot("a", 196, 0.12, 0.0, "x"), Dot("b", 250, 0.31, 0.0, "x")])
+    assert [tick.text for tick in close.x_ticks] == ["208", "224", "240"]
+    assert [tick.text for tick in close.y_ticks] == ["0.15", "0.2", "0.3"]
     linear = made([Dot("a", 190, 12.0, 0.0, "x"), Dot("b", 530, 43.0, 0.0, "x")], log=False)
     assert [tick.text for tick in linear.y_ticks] == ["20", "30", "40"]
     for tick in (*drawn.y_ticks, *linear.y_ticks):

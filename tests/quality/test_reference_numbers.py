@@ -64,3 +64,14 @@ def test_the_synthetic_data_say_the_same_within_their_error_bar(results: dict[st
     assert error is not None
     assert 0 < error < 0.03
     assert wanted == pytest.approx(mean, abs=4 * error)
+
+
+def test_needles_are_lost_where_the_product_of_a_key_with_itself_is_not_kept() -> None:
+    """Octave's scale keeps x.x_hat = |x|**2 and finds them at 196 bytes; turbo4's 288 bytes have half its error."""
+    samples = GENERATORS["needle"].data_set(2, Shape()).samples
+    octave, turbo, exact = measure(samples, [make(name, 256, 64) for name in ("octave_k3v3_compact", "turbo4", "fp16")])
+    recall = [result.mean("recall") or 0.0 for result in (octave, turbo, exact)]
+    assert recall[2] == 1
+    assert recall[0] > 0.95
+    assert recall[1] < 0.75
+    assert (turbo.mean("k_error") or 1.0) < 0.6 * (octave.mean("k_error") or 0.0)

@@ -87,7 +87,7 @@ def main() -> None:
         report["records"][arch] = mock.record()
     os.environ["MOCK_HIP_ARCH"] = TARGETS["gfx942"]
     failures["launch"] = failure(rotate, MOCK_HIP_LAUNCH_ERROR="719")
-    unknown = Launch("rotate_h1_f16_portable_gfx942", (1, 1, 1), 256, bytes(44))
+    unknown = Launch("rotate_h1_f16_portable_gfx942", (1, 1, 1), 256, bytes(56))
     failures["unknown symbol"] = failure(lambda: submit(libraries["gfx942"], unknown, 0))
     print(json.dumps(report))
 

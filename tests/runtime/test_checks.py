@@ -63,13 +63,25 @@ STORE = [
     (edit(cache=strided), r"cache has strides \[3616, 1808, 113, 1\], not multiples of 4 bytes"),
     (edit(cache=sparse), "the bytes of a cache slot are 2 apart, not 1"),
     (edit(cache=lambda x: x[:, :, :0]), r"cache is \[3, 2, 0, 112\]: it has no heads or no rows"),
-    (edit(fmt=5), r"^octave.cache_store: fmt 5 is no cache format[\s\S]*3 \(octave_k3v3\), 4 \(octave_k3v4\)"),
+    (
+        edit(fmt=5),
+        r"^octave.cache_store: fmt 5 is no cache format[\s\S]*3 \(octave_k3v3\)[\s\S]*4 \(octave_k3v4\)",
+    ),
     (edit(fmt=4), r"^octave.cache_store: no slot of head size 128 and fmt 4 has 112 bytes"),
     (edit(key=lambda x: x[..., :96], value=lambda x: x[..., :96]), "head_size 96 is not a multiple of 64"),
     (edit(k_signs=lambda x: x.long()), "k_signs is torch.int64, not torch.int32"),
     (edit(v_signs=lambda x: x[:3]), "v_signs has 3 words, head_size 128 needs 4"),
     (edit(k_signs=lambda x: x.repeat(2)), "k_signs has 8 words, head_size 128 needs 4"),
     (edit(v_signs=lambda x: x.repeat(2)[::2]), "last dimension of v_signs has stride 2, not 1"),
+    (edit(k_center=torch.zeros(2, 128)), "k_center is torch.float32, not torch.float16 or torch.bfloat16"),
+    (edit(k_center=torch.zeros(2, 128).bfloat16()), "k_center is torch.bfloat16, key torch.float16"),
+    (edit(k_center=torch.zeros(256).half()), "k_center has 1 dimensions, not 2"),
+    (edit(k_center=torch.zeros(1, 128).half()), r"k_center is \[1, 128\], not \[2, 128\] \(heads and head of key\)"),
+    (edit(k_center=torch.zeros(2, 64).half()), r"k_center is \[2, 64\], not \[2, 128\]"),
+    (edit(k_center=torch.zeros(2, 136).half()[:, :128]), r"k_center has strides \[136, 1\], not dense ones"),
+    (edit(k_center=torch.zeros(1, 128).half().expand(2, -1)), r"k_center has strides \[0, 1\], not dense ones"),
+    (edit(encoder="serch"), r"there is no encoder 'serch' \(did you mean search\?\)[\s\S]*encoders: plain, search"),
+    (edit(encoder=""), "there is no encoder ''"),
 ]
 ROTATE = [
     (edit(x=lambda x: x.double()), "x is torch.float64, not"),
@@ -79,6 +91,14 @@ ROTATE = [
     (edit(x=sparse), "last dimension of x has stride 2, not 1"),
     (edit(signs=lambda x: x[:2]), "signs has 2 words, head_size 128 needs 4"),
     (edit(signs=lambda x: x[None]), "signs has 2 dimensions, not 1"),
+    (edit(center=torch.zeros(3, 128)), "center is torch.float32, not torch.float16 or torch.bfloat16"),
+    (edit(center=torch.zeros(3, 128).bfloat16()), "center is torch.bfloat16, x torch.float16"),
+    (edit(center=torch.zeros(2, 128).half()), r"center is \[2, 128\], not \[3, 128\] \(heads and head of x\)"),
+    (edit(center=torch.zeros(128, 3).half().T), r"center has strides \[1, 3\], not dense ones"),
+    (
+        edit(center=torch.zeros(3, 128).half(), inverse=True),
+        "center is subtracted before the rotation: inverse takes none",
+    ),
 ]
 DECODE = [
     (edit(query=lambda x: x.float(), out=lambda x: x.float()), "query is torch.float32, not"),
@@ -253,6 +273,14 @@ def test_other_devices(store_arguments: Arguments) -> None:
     store_arguments["cache"] = store_arguments["cache"].to("meta")
     with pytest.raises(OctaveError, match=r"different devices: key on cpu, value on cpu, cache on meta"):
         checks.check_cache_store(**store_arguments)
+
+
+def test_a_center_on_another_device(store_arguments: Arguments, rotate_arguments: Arguments) -> None:
+    center = torch.zeros(3, 128, dtype=torch.float16, device="meta")
+    with pytest.raises(OctaveError, match="v_signs on cpu, k_center on meta"):
+        checks.check_cache_store(**store_arguments, k_center=center[:2])
+    with pytest.raises(OctaveError, match="signs on cpu, center on meta"):
+        checks.check_rotate(rotate_arguments["x"], rotate_arguments["signs"], False, center)
 
 
 def test_slot_beyond_the_cache(store_arguments: Arguments) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from octave_gen.errors import OctaveError
+from octave_gen.formats.octave import DEFAULT_ENCODER
 from octave_gen.runtime import gpu
 from octave_gen.runtime.dispatch import Registry
 from octave_gen.runtime.library import Library
@@ -31,12 +32,41 @@ def place(*libraries: Library, arch: str = "gfx942") -> gpu.Place:
 def test_cache_store(library: Library, host_ops: Any, store_arguments: Arguments) -> None:
     gpu.cache_store(**store_arguments, place=place(library))
     ((kernargs, symbol, grid, threads, stream),) = host_ops.calls
-    assert symbol == "store_octave_k3v3_h128r64_f16_portable_gfx942"
+    assert symbol == "store_octave_k3v3_h128r64_plain_f16_portable_gfx942"
     assert (grid, threads, stream) == ([1, 2, 1], 256, STREAM)
     a = store_arguments
     pointers = [a[name].data_ptr() for name in ("key", "value", "cache", "slot_mapping", "k_signs", "v_signs")]
     strides = (256, 128, 256, 128, 2 * 16 * 112, 16 * 112, 112)
-    assert kernargs == struct.pack("<6Q7q2i", *pointers, *strides, 7, 16)
+    assert kernargs == struct.pack("<6Q7q2iQ", *pointers, *strides, 7, 16, 0)
+
+
+def test_the_center_and_the_encoder(
+    make_library: Callable[..., Library], host_ops: Any, store_arguments: Arguments, rotate_arguments: Arguments
+) -> None:
+    made = make_library(encoders=("plain", "search"))
+    host_ops.define(made.namespace)
+    k_center, center = torch.ones(2, 128, dtype=torch.float16), torch.ones(3, 128, dtype=torch.float16)
+    for encoder in (None, "plain", "search"):
+        gpu.cache_store(**store_arguments, encoder=encoder, k_center=k_center, place=place(made))
+    gpu.rotate(**rotate_arguments, center=center, place=place(made))
+    *stores, rotate = host_ops.calls
+    assert [call[1].split("_")[4] for call in stores] == [DEFAULT_ENCODER, "plain", "search"]
+    assert all(call[0][-8:] == struct.pack("<Q", k_center.data_ptr()) for call in stores)
+    assert rotate[0][-8:] == struct.pack("<Q", center.data_ptr())
+
+
+def test_an_encoder_that_is_not_loaded(library: Library, host_ops: Any, store_arguments: Arguments) -> None:
+    with pytest.raises(OctaveError) as raised:
+        gpu.cache_store(**store_arguments, encoder="search", place=place(library))
+    assert raised.value.what == (
+        "no loaded library holds the kernel store on gfx942: octave_k3v3, head_size 128, rotary_dims 64, "
+        "encoder search, fp16, portable tier\n  loaded with other encoder: plain"
+    )
+    assert raised.value.hint == (
+        "`octave-gen build --arch gfx942` builds store_octave_k3v3_h128r64_search_f16_portable_gfx942; "
+        "then octave_gen.load('gfx942')"
+    )
+    assert not host_ops.calls
 
 
 def test_rotate(library: Library, host_ops: Any, rotate_arguments: Arguments) -> None:
@@ -45,7 +75,7 @@ def test_rotate(library: Library, host_ops: Any, rotate_arguments: Arguments) ->
     ((kernargs, symbol, grid, threads, stream),) = host_ops.calls
     assert symbol == "rotate_h128_bf16_portable_gfx942"
     assert (grid, threads, stream) == ([2, 3, 1], 256, STREAM)
-    assert kernargs[-12:] == struct.pack("<3i", 5, 1, 0)
+    assert kernargs[-24:] == struct.pack("<3i4xQ", 5, 1, 0, 0)
 
 
 @pytest.mark.parametrize(("query_group", "groups"), [(1, 6), (4, 2)])

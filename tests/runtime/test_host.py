@@ -53,7 +53,7 @@ def launches(report: dict[str, Any], arch: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_symbols_and_order(arch: str, report: dict[str, Any]) -> None:
     symbols = [
-        f"store_octave_k3v3_h128r64_f16_portable_{arch}",
+        f"store_octave_k3v3_h128r64_plain_f16_portable_{arch}",
         f"rotate_h128_f16_portable_{arch}",
         f"decode_octave_k3v3_h128r64_g4_q4_bf16_portable_{arch}",
         f"reduce_h128_bf16_portable_{arch}",
@@ -87,12 +87,12 @@ def test_kernargs(arch: str, report: dict[str, Any]) -> None:
     cache_strides = (16 * 2 * 112, 112, 2 * 112)
     mid_strides = (8 * 5 * 130, 5 * 130, 130)
     store = struct.pack(
-        "<6Q7q2i",
+        "<6Q7q2iQ",
         *(p[name] for name in ("key", "value", "cache", "slot_mapping", "signs", "signs")),
         *(256, 128, 512, 256, *cache_strides),
-        *(7, 16),
+        *(7, 16, 0),
     )
-    rotate = struct.pack("<2Q2q3i", p["key"], p["signs"], 256, 128, 7, 1, 1)
+    rotate = struct.pack("<2Q2q3i4xQ", p["key"], p["signs"], 256, 128, 7, 1, 1, 0)
     decode = struct.pack(
         "<8Q9q5if",
         *(p[name] for name in ("query", "cache", "block_table", "q_to_req", "q_to_klen")),

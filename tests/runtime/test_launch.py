@@ -40,6 +40,7 @@ TABLE = Memory(0x8000, (3, 6), (10, 1))
 Q_TO_REQ, Q_TO_KLEN = Memory(0x9000, (12,), (1,)), Memory(0xA000, (12,), (1,))
 MID_O = Memory(0xB000, (12, 8, 32, 132), (40000, 5000, 140, 1))
 GROUP_STARTS = Memory(0xC000, (7,), (1,))
+CENTER = Memory(0xD000, (2, 128), (128, 1))
 
 
 def variant_of(
@@ -58,11 +59,13 @@ def variant_of(
 def test_store(arch: str, threads: int, make_library: Callable[..., Library]) -> None:
     variant = variant_of(make_library(arch), "store", "bf16")
     made = launch.store_launch(variant, KEY, VALUE, CACHE, SLOTS, K_SIGNS, V_SIGNS)
-    assert made.symbol == f"store_octave_k3v3_h128r64_bf16_portable_{arch}"
+    assert made.symbol == f"store_octave_k3v3_h128r64_plain_bf16_portable_{arch}"
     assert (made.grid, made.threads) == ((1, 2, 1), threads)  # 7 slots of a workgroup's 8 or more
     pointers = (0x1000, 0x2000, 0x7F00_0000_0000, 0x3000, 0x4000, 0x5000)
     strides = (300, 140, 320, 150, 1 << 33, 2048, 128)
-    assert made.kernargs == struct.pack("<6Q7q2i", *pointers, *strides, 7, 16)
+    assert made.kernargs == struct.pack("<6Q7q2iQ", *pointers, *strides, 7, 16, 0)
+    centered = launch.store_launch(variant, KEY, VALUE, CACHE, SLOTS, K_SIGNS, V_SIGNS, CENTER)
+    assert centered.kernargs == struct.pack("<6Q7q2iQ", *pointers, *strides, 7, 16, 0xD000)
 
 
 def test_rotate(make_library: Callable[..., Library]) -> None:
@@ -72,10 +75,12 @@ def test_rotate(make_library: Callable[..., Library]) -> None:
         symbol="rotate_h128_f16_portable_gfx942",
         grid=(3, 2, 1),
         threads=256,
-        kernargs=struct.pack("<2Q2q3i", 0x1000, 0x4000, 300, 140, 9, 1, 0),
+        kernargs=struct.pack("<2Q2q3i4xQ", 0x1000, 0x4000, 300, 140, 9, 1, 0, 0),
     )
     inverse = launch.rotate_launch(variant, KEY, K_SIGNS, k_layout=False, inverse=True)
-    assert inverse.kernargs[-12:] == struct.pack("<3i", 9, 0, 1)
+    assert inverse.kernargs[-24:] == struct.pack("<3i4xQ", 9, 0, 1, 0)
+    centered = launch.rotate_launch(variant, KEY, K_SIGNS, k_layout=True, inverse=False, center=CENTER)
+    assert centered.kernargs[-8:] == struct.pack("<Q", 0xD000)
 
 
 @pytest.mark.parametrize(("query_group", "groups"), [(1, 11), (4, 3)])
@@ -193,7 +198,7 @@ def test_kernargs_end_where_the_table_ends(make_library: Callable[..., Library])
 def test_torch_tensors_serve_too(make_library: Callable[..., Library]) -> None:
     x, signs = torch.zeros(3, 2, 128, dtype=torch.float16), torch.zeros(4, dtype=torch.int32)
     made = launch.rotate_launch(variant_of(make_library(), "rotate"), x, signs, True, True)
-    assert made.kernargs == struct.pack("<2Q2q3i", x.data_ptr(), signs.data_ptr(), 256, 128, 3, 1, 1)
+    assert made.kernargs == struct.pack("<2Q2q3i4xQ", x.data_ptr(), signs.data_ptr(), 256, 128, 3, 1, 1, 0)
 
 
 @pytest.mark.parametrize(

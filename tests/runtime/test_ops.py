@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from unrotated import dequantize_unrotated
 import octave_gen.ops
 from octave_gen.errors import OctaveError
 from octave_gen.formats import CACHE_DTYPES
-from octave_gen.formats.octave import SlotLayout
+from octave_gen.formats.octave import DEFAULT_ENCODER, ENCODERS, SlotLayout
 from octave_gen.kernels.splits import query_groups, split_widths
 from octave_gen.ops import sign_tensor, workspace_bytes, workspace_shape
 from octave_gen.reference import attention, prefill, rotate, store
@@ -23,14 +24,14 @@ from octave_gen.runtime import registration
 GOLDEN = Path(__file__).parents[1] / "data" / "octave_golden.npz"
 SCHEMAS = {
     "cache_store": "octave::cache_store(Tensor key, Tensor value, Tensor(a!) cache, Tensor slot_mapping, "
-    "Tensor k_signs, Tensor v_signs, int fmt) -> ()",
+    "Tensor k_signs, Tensor v_signs, int fmt, str? encoder=None, Tensor? k_center=None) -> ()",
     "decode": "octave::decode(Tensor(a!) out, Tensor query, Tensor cache, Tensor block_table, Tensor q_to_req, "
     "Tensor q_to_klen, Tensor(b!) mid_o, Tensor k_signs, Tensor v_signs, float sm_scale, int num_kv_splits, int fmt, "
     "int query_group, bool use_wmma, Tensor? group_starts=None, str? tier=None) -> ()",
     "prefill": "octave::prefill(Tensor(a!) out, Tensor q, Tensor k, Tensor v, Tensor cache, Tensor block_table, "
     "Tensor cu_seqlens_q, Tensor seq_lens, int max_query_len, float sm_scale, int fmt, Tensor(b!)? workspace=None, "
     "int num_kv_splits=1, str? tier=None) -> ()",
-    "rotate": "octave::rotate(Tensor(a!) x, Tensor signs, bool k_layout, bool inverse) -> ()",
+    "rotate": "octave::rotate(Tensor(a!) x, Tensor signs, bool k_layout, bool inverse, Tensor? center=None) -> ()",
 }
 LAYOUT = SlotLayout.of(128, 64, 3)
 Arguments = dict[str, Any]
@@ -78,6 +79,37 @@ def test_cache_store_reads_no_padding_tokens(store_arguments: Arguments) -> None
     assert torch.equal(padded["cache"], store_arguments["cache"])
 
 
+def test_the_default_encoder(store_arguments: Arguments) -> None:
+    named = copied(store_arguments)
+    torch.ops.octave.cache_store(**store_arguments)
+    torch.ops.octave.cache_store(**named, encoder=DEFAULT_ENCODER)
+    assert torch.equal(named["cache"], store_arguments["cache"])
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_centered_store_is_the_reference(encoder: str, store_arguments: Arguments) -> None:
+    a = store_arguments
+    k_center = torch.stack([a["key"][0, 0], -3 * a["key"][1, 1]])
+    expected = torch.zeros_like(a["cache"])
+    rows = (a["key"], a["value"], expected, a["slot_mapping"], LAYOUT)
+    store.cache_store(*rows, encoder=encoder, k_center=k_center)
+    torch.ops.octave.cache_store(**a, encoder=encoder, k_center=k_center)
+    assert torch.equal(a["cache"], expected)
+    # the first token's first head is its center: nothing is left of K, and V is not centered
+    slot = a["cache"][40 // 16, 0, 40 % 16]
+    assert not slot[LAYOUT.k_scales.offset : LAYOUT.k_scales.end].any()
+    assert slot[LAYOUT.v_scale.offset : LAYOUT.v_scale.end].any()
+
+
+def test_positional_arguments_of_the_public_op(store_arguments: Arguments, rotate_arguments: Arguments) -> None:
+    """Those that ours adds come last."""
+    positional = copied(store_arguments)
+    torch.ops.octave.cache_store(*positional.values())
+    torch.ops.octave.cache_store(**store_arguments)
+    assert torch.equal(positional["cache"], store_arguments["cache"])
+    torch.ops.octave.rotate(*rotate_arguments.values())
+
+
 def test_signs_are_arguments(store_arguments: Arguments) -> None:
     caches = []
     for k_signs, v_signs in ((0, 0), (-1, 0), (0, -1)):
@@ -90,7 +122,7 @@ def test_signs_are_arguments(store_arguments: Arguments) -> None:
     assert not torch.equal(caches[1], caches[2])
 
 
-@pytest.mark.parametrize("dtype", CACHE_DTYPES)
+@pytest.mark.parametrize("dtype", ["octave_k3v3_compact", "octave_k3v3", "octave_k3v4"])
 @pytest.mark.parametrize("head_size", [128, 256])
 def test_golden_data(dtype: str, head_size: int) -> None:
     with np.load(GOLDEN) as arrays:
@@ -238,6 +270,48 @@ def test_rotate_is_the_reference(k_layout: bool, block: int, rotate_arguments: A
     assert torch.allclose(rotate_arguments["x"], before, atol=1e-2)
 
 
+@pytest.mark.parametrize(("k_layout", "block"), [(True, 64), (False, 128)])
+def test_a_centered_rotate_is_the_reference(k_layout: bool, block: int, rotate_arguments: Arguments) -> None:
+    rotate_arguments["k_layout"] = k_layout
+    center = rotate_arguments["x"][2].clone()
+    expected = rotate_arguments["x"].clone()
+    rotate.rotate(expected, block=block == 64, inverse=False, center=center)
+    torch.ops.octave.rotate(**rotate_arguments, center=center)
+    assert torch.equal(rotate_arguments["x"], expected)
+    assert not expected[2].any()
+
+
+def test_a_layer_of_a_chunk_with_centered_k(store_arguments: Arguments) -> None:
+    """Prefill is right when the chunk's K is centered as the prefix's is: all scores of a row lose the same number."""
+    heads, tokens, context = 2, 40, 32
+    key, value, query = (torch.randn(tokens, n, 128, generator=torch.Generator().manual_seed(n)) for n in (2, 3, 8))
+    k_center = 4 * torch.randn(heads, 128, generator=torch.Generator().manual_seed(9))
+    k_center = k_center.half()
+    key, value, query = (key + k_center).half(), value[:, :heads].half(), query.half()
+    signs = sign_tensor(128)
+    outs = []
+    for center, of_chunk in ((None, None), (k_center, k_center), (k_center, None)):
+        cache = torch.zeros(3, heads, 16, 112, dtype=torch.uint8)
+        torch.ops.octave.cache_store(key, value, cache, torch.arange(tokens), signs, signs, 3, k_center=center)
+        q, k, v = (x[context:].clone() for x in (query, key, value))
+        torch.ops.octave.rotate(q, signs, True, False)
+        torch.ops.octave.rotate(k, signs, True, False, of_chunk)
+        torch.ops.octave.rotate(v, signs, False, False)
+        out = torch.empty_like(q)
+        table = torch.arange(3, dtype=torch.int32)[None]
+        bounds, lengths = (torch.tensor(x, dtype=torch.int32) for x in ([0, 8], [40]))
+        torch.ops.octave.prefill(out, q, k, v, cache, table, bounds, lengths, 8, 128**-0.5, 3)
+        torch.ops.octave.rotate(out, signs, False, True)
+        outs.append(out.double())
+    exact = torch.zeros(8, 8, 128, dtype=torch.float64)
+    for i, head in product(range(8), range(8)):
+        seen = context + i + 1
+        scores = key[:seen, head // 4].double() @ query[context + i, head].double() * 128**-0.5
+        exact[i, head] = scores.softmax(0) @ value[:seen, head // 4].double()
+    plain, centered, mixed = (float((out - exact).norm() / exact.norm()) for out in outs)
+    assert centered < 0.5 * plain < mixed
+
+
 def test_nothing_to_prefill(prefill_arguments: Arguments) -> None:
     for name in ("out", "q", "k", "v"):
         prefill_arguments[name] = prefill_arguments[name][:0]
@@ -295,6 +369,22 @@ def test_opcheck(name: str, request: pytest.FixtureRequest) -> None:
         arguments[written].zero_()  # opcheck compares what was not written too, and NaN is not itself
     results = opcheck(getattr(torch.ops.octave, name).default, (), arguments)
     assert set(results.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("name", ["cache_store", "rotate"])
+def test_opcheck_and_compile_with_a_center(name: str, request: pytest.FixtureRequest) -> None:
+    operator = getattr(torch.ops.octave, name)
+    eager = request.getfixturevalue(f"{name.removeprefix('cache_')}_arguments")
+    if name == "cache_store":
+        eager |= {"encoder": "search", "k_center": torch.ones(2, 128, dtype=torch.float16)}
+    else:
+        eager["center"] = torch.ones(3, 128, dtype=torch.float16)
+    compiled = copied(eager)
+    torch.compile(lambda arguments: operator(**arguments), fullgraph=True, backend="aot_eager")(compiled)
+    assert set(opcheck(operator.default, (), copied(eager)).values()) == {"SUCCESS"}
+    operator(**eager)
+    written = "cache" if name == "cache_store" else "x"
+    assert torch.equal(compiled[written], eager[written])
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

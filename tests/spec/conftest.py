@@ -24,6 +24,7 @@ TOP: dict[str, str | None] = {
     "edition": "1",
     "family": '"octave"',
     "cache_dtypes": '["octave_k3v3"]',
+    "encoders": '["plain"]',
     "head_size": "256",
     "rotary_dims": "64",
     "gqa_groups": "[1, 6]",

@@ -14,8 +14,8 @@ from octave_gen.spec.fields import COUNTS, RESOURCES, SELECTORS, WORK, count_key
 from octave_gen.spec.model import UNCOUNTED, Budget, BudgetRule, CountedBudget, Spec
 
 KEYS = (
-    "    allowed: kernel, arch, cache_dtypes, gqa_groups, query_groups, tiers, vgprs, agprs, sgprs, lds_bytes, "
-    "occupancy, vgpr_spills, sgpr_spills, scratch_bytes, valu_per_token, clocks_per_token"
+    "    allowed: kernel, arch, cache_dtypes, gqa_groups, query_groups, encoders, tiers, vgprs, agprs, sgprs, "
+    "lds_bytes, occupancy, vgpr_spills, sgpr_spills, scratch_bytes, valu_per_token, clocks_per_token"
 )
 NUMBER = "    allowed: any number above 0"
 EVERY = "    fix: leave the key out to select every group"
@@ -123,15 +123,15 @@ SINGLE = {
         {"cache_dtypes": '["OCTAVE_K3V4"]'},
         [
             '  budget[2].cache_dtypes[0] (decode on gfx942): "OCTAVE_K3V4" is no cache dtype (did you mean '
-            "octave_k3v4, octave_k3v3, octave_k3v3_compact?)",
-            "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4",
+            "octave_k3v4, octave_k3v3, octave_k3v4_compact?)",
+            "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4_compact, octave_k3v4",
         ],
     ),
     "empty selector of cache dtypes": (
         {"cache_dtypes": "[]"},
         [
             "  budget[2].cache_dtypes (decode on gfx942): the list is empty",
-            "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4",
+            "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4_compact, octave_k3v4",
             "    fix: leave the key out to select every cache dtype",
         ],
     ),
@@ -199,6 +199,7 @@ def test_a_mistake_in_one_budget_is_reported_once(
         *((kernel, groups, "[1]") for kernel in (STORE, ROTATE, REDUCE) for groups in ("gqa_groups", "query_groups")),
         (ROTATE, "cache_dtypes", '["octave_k3v3"]'),
         (REDUCE, "cache_dtypes", '["octave_k3v3"]'),
+        *((kernel, "encoders", '["plain"]') for kernel in (ROTATE, DECODE, REDUCE)),
     ],
 )
 def test_a_selector_that_a_kernel_does_not_depend_on(

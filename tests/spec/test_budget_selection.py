@@ -12,6 +12,8 @@ from octave_gen.spec.model import Spec
 
 TWO_DTYPES = {"cache_dtypes": '["octave_k3v3", "octave_k3v4"]'}
 K3V3 = {"cache_dtypes": '["octave_k3v3"]'}
+PLAIN = {"encoders": '["plain"]'}
+SEARCH = {"encoders": '["search"]'}
 K3V4 = {"cache_dtypes": '["octave_k3v4"]'}
 
 
@@ -96,6 +98,38 @@ def test_store_budgets_by_cache_dtype(spec_text: Text, load_text: Callable[[str]
         "  budget[4]: selects store on gfx942, cache_dtype octave_k3v3, as budget[0] does",
         ONE,
     ]
+
+
+def test_store_budgets_by_encoder(spec_text: Text, load_text: Callable[[str], Spec], report: Report) -> None:
+    top = {**TWO_DTYPES, "encoders": '["plain", "search"]'}
+    assert report(spec_text(top=top, edits={STORE: PLAIN})) == [
+        "  budget: none selects store on gfx942, encoder search",
+        missing_fix("store"),
+    ]
+    second = {**SEARCH, **K3V4, "kernel": '"store"'}
+    assert report(spec_text(top=top, edits={STORE: PLAIN}, add=[second])) == [
+        "  budget: none selects store on gfx942, cache_dtype octave_k3v3 with encoder search",
+        missing_fix("store"),
+    ]
+    assert report(spec_text(top=top, add=[second])) == [
+        "  budget[4]: selects store on gfx942, cache_dtype octave_k3v4 with encoder search, as budget[0] does",
+        ONE,
+    ]
+    loaded = load_text(spec_text(top=top, edits={STORE: PLAIN}, add=[{**SEARCH, "kernel": '"store"'}]))
+    assert [rule.encoders for rule in loaded.budgets if rule.kernel == "store"] == [("plain",), ("search",)]
+
+
+def test_an_encoder_that_the_spec_does_not_name(spec_text: Text, report: Report) -> None:
+    assert report(spec_text(edits={STORE: {"encoders": '["plain", "search"]'}})) == [
+        "  budget[0].encoders[1] (store on gfx942): the spec does not name search in encoders",
+        "    allowed: plain",
+    ]
+
+
+def test_a_wrong_encoder_of_the_spec_leaves_the_budgets_of_store_unjudged(spec_text: Text, report: Report) -> None:
+    lines = report(spec_text(top={"encoders": '["plain", "fast"]'}, edits={STORE: PLAIN}, drop=[ROTATE]))
+    assert lines[0] == '  encoders[1]: "fast" is no encoder'
+    assert lines[2:] == ["  budget: none selects rotate on gfx942", missing_fix("rotate")]
 
 
 def test_a_wrong_cache_dtype_of_the_spec_leaves_its_budgets_unjudged(spec_text: Text, report: Report) -> None:

@@ -26,12 +26,13 @@ DATA = Path(__file__).parent / "data"
 HEADS = "    allowed: 128, 256, 512"
 DIMS = "    allowed: 64, 128, 192, 256, 320, 384, 448, 512"
 GROUPS = "    allowed: 1 to 16"
-DTYPES = "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4"
+DTYPES = "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4_compact, octave_k3v4"
 SCALARS = "    allowed: fp16, bf16"
+ENCODERS = "    allowed: plain, search"
 CHIPS = "    allowed: gfx942, gfx1100, gfx950"
 KEYS = (
-    "    allowed: edition, family, cache_dtypes, head_size, rotary_dims, gqa_groups, query_groups, query_dtypes, "
-    "archs, budget"
+    "    allowed: edition, family, cache_dtypes, encoders, head_size, rotary_dims, gqa_groups, query_groups, "
+    "query_dtypes, archs, kernels, budget"
 )
 
 
@@ -43,6 +44,7 @@ def test_a_valid_spec_is_loaded_as_it_is_written(spec_text: Text, load_text: Cal
         source="mine.toml",
         family="octave",
         cache_dtypes=("octave_k3v3",),
+        encoders=("plain",),
         head_size=256,
         rotary_dims=64,
         gqa_groups=(1, 6),
@@ -136,10 +138,25 @@ TOP_LEVEL = {
         '["octave_k4v4"]',
         [
             '  cache_dtypes[0]: "octave_k4v4" is no cache dtype (did you mean octave_k3v4, octave_k3v3, '
-            "octave_k3v3_compact?)",
+            "octave_k3v4_compact?)",
             DTYPES,
         ],
     ),
+    "unknown encoder": (
+        "encoders",
+        '["serch"]',
+        ['  encoders[0]: "serch" is no encoder (did you mean search?)', ENCODERS],
+    ),
+    "encoders without a list": (
+        "encoders",
+        '"plain"',
+        [
+            '  encoders: expected a list, got the string "plain"',
+            ENCODERS,
+            '    fix: write encoders = ["plain"]',
+        ],
+    ),
+    "no encoder": ("encoders", "[]", ["  encoders: the list is empty", ENCODERS]),
     "unknown arch": ("archs", '["gfx943"]', ['  archs[0]: "gfx943" is no arch (did you mean gfx942, gfx950?)', CHIPS]),
     "arch in wrong case": (
         "archs",
@@ -244,7 +261,11 @@ def test_a_head_is_held_where_each_kind_has_a_tier_for_it(
     monkeypatch.setitem(KINDS, "reduce", replace(reduce, tiers=(narrow, *reduce.tiers)))
     assert load_text(spec_text(top=top)).head_size == 192
     monkeypatch.setitem(KINDS, "reduce", replace(reduce, tiers=(narrow,)))
-    assert report(spec_text(top=top)) == ["  head_size: reduce: only 256", "    allowed: 256"]
+    assert report(spec_text(top=top)) == [
+        "  head_size: reduce: only 256",
+        "    allowed: 256",
+        '    fix: to leave the others out, write kernels = ["store", "rotate", "decode"]',
+    ]
     on_gfx1100 = {i: {"arch": '"gfx1100"'} for i in range(4)}
     monkeypatch.setitem(KINDS, "reduce", reduce)
     assert load_text(spec_text(top={**top, "archs": '["gfx1100"]'}, edits=on_gfx1100)).head_size == 192
@@ -305,6 +326,7 @@ def test_every_group_from_1_to_16_and_every_dtype_is_allowed(spec_text: Text, lo
     ("wrong", "right"),
     [
         ("cache_dtype", "cache_dtypes"),
+        ("encoder", "encoders"),
         ("head-size", "head_size"),
         ("Rotary_Dims", "rotary_dims"),
         ("gqa_group", "gqa_groups"),
@@ -383,7 +405,7 @@ def test_a_newer_edition_says_what_to_upgrade_and_nothing_else(spec_text: Text, 
 def test_an_empty_file_lists_every_key(report: Report) -> None:
     lines = report("")
     assert [line for line in lines if not line.startswith("    ")] == [
-        f"  {field.key}: missing" for field in spec_fields({})
+        f"  {field.key}: missing" for field in spec_fields({}) if field.required
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from octave_gen import paths, spec
 from octave_gen.arch import ARCHS
 from octave_gen.errors import OctaveError
-from octave_gen.formats import CACHE_DTYPES
+from octave_gen.formats import CACHE_DTYPES, ENCODERS
 from octave_gen.kernels.base import SCALARS
 from octave_gen.spec.report import HINT
 
@@ -26,6 +26,7 @@ def test_the_shipped_specs_hold_the_promised_shapes() -> None:
         assert (one.head_size, one.rotary_dims, one.gqa_groups) == SHAPES[one.source]
         assert one.query_groups == (1, 4)
         assert set(one.cache_dtypes) == set(CACHE_DTYPES)
+        assert set(one.encoders) == set(ENCODERS)
         assert set(one.query_dtypes) == set(SCALARS)
         assert set(one.archs) == set(ARCHS)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from octave_gen.formats.octave.encoders import DEFAULT_ENCODER, ENCODERS
 from octave_gen.formats.octave.family import OCTAVE, OctaveFamily
 from octave_gen.formats.octave.layout import SlotLayout
 
-__all__ = ["OCTAVE", "OctaveFamily", "SlotLayout"]
+__all__ = ["DEFAULT_ENCODER", "ENCODERS", "OCTAVE", "OctaveFamily", "SlotLayout"]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from torch import Tensor
 
 from octave_gen.formats.base import CacheDtype
 from octave_gen.formats.octave.codec import dequantize, quantize
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.formats.octave.rotation import rotate_inverse
-
-ENCODERS: dict[str, Callable[[Tensor, Tensor, SlotLayout], Tensor]] = {"plain": quantize}
 
 
 class OctaveCodec:
@@ -24,7 +20,7 @@ class OctaveCodec:
     def __init__(self, name: str, dtype: CacheDtype, head_size: int, rotary_dims: int, encoder: str) -> None:
         self.name = name
         self.layout = SlotLayout.of(head_size, rotary_dims, dtype.fmt)
-        self._quantize = ENCODERS[encoder]
+        self._encoder = encoder
 
     @property
     def head_size(self) -> int:
@@ -36,7 +32,7 @@ class OctaveCodec:
 
     def encode(self, key: Tensor, value: Tensor) -> Tensor:
         """key, value: fp16, bf16 or fp32 [..., head_size] -> uint8 [..., slot_bytes]; OctaveError for others."""
-        return self._quantize(key, value, self.layout)
+        return quantize(key, value, self.layout, encoder=self._encoder)
 
     def decode(self, slots: Tensor) -> tuple[Tensor, Tensor]:
         """uint8 [..., slot_bytes] -> K and V, fp32 [..., head_size] each; OctaveError for others."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from octave_gen.formats.base import CacheDtype
-from octave_gen.formats.octave import codebook
+from octave_gen.formats.octave import candidates, codebook
+from octave_gen.formats.octave.encoders import DEFAULT_ENCODER, ENCODERS, SEARCH
 from octave_gen.formats.octave.layout import (
     BLOCK_DIMS,
     CACHE_DTYPES,
@@ -22,6 +23,8 @@ class OctaveFamily:
     block_dims = BLOCK_DIMS
     max_head_size = MAX_HEAD_SIZE
     cache_dtypes = CACHE_DTYPES
+    encoders = ENCODERS
+    default_encoder = DEFAULT_ENCODER
 
     def layout(self, dtype: CacheDtype, head_size: int, rotary_dims: int) -> SlotLayout:
         """The slot layout of a shape; OctaveError where `geometry_problem` has a reason."""
@@ -44,6 +47,10 @@ class OctaveFamily:
     def c_constants(self) -> str:
         """The codebooks as members of a C++ struct; see `codebook.c_constants`."""
         return codebook.c_constants()
+
+    def encoder_constants(self, encoder: str) -> str:
+        """Of `search` its candidates; see `candidates.c_constants`."""
+        return candidates.c_constants() if encoder == SEARCH else ""
 
 
 OCTAVE = OctaveFamily()

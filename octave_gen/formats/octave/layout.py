@@ -14,6 +14,7 @@ from functools import cached_property
 
 from octave_gen.errors import OctaveError
 from octave_gen.formats.base import CacheDtype, render_c_ints
+from octave_gen.formats.bytemap import Field
 
 BLOCK_DIMS = 64  # dims of one Hadamard block of block K; head_size and rotary_dims are multiples of it
 MAX_HEAD_SIZE = 512  # the sign words the format defines end here
@@ -25,6 +26,7 @@ COMPACT_FLAG = 16  # fmt = v_bits + 16 * compact
 CACHE_DTYPES = (
     CacheDtype("octave_k3v3_compact", NAME, 3 + COMPACT_FLAG),
     CacheDtype("octave_k3v3", NAME, 3),
+    CacheDtype("octave_k3v4_compact", NAME, 4 + COMPACT_FLAG),
     CacheDtype("octave_k3v4", NAME, 4),
 )
 FMTS = tuple(sorted(dtype.fmt for dtype in CACHE_DTYPES))
@@ -165,6 +167,22 @@ class SlotLayout:
     def slot_bytes(self) -> int:
         return self.pad.end
 
+    def byte_map(self) -> tuple[Field, ...]:
+        """The slot's bytes in order, planes of 3-bit codes apart; fields of no bytes included."""
+        return (
+            *_code_fields("K codes", self.k_rotary, 0),
+            *_code_fields("K codes", self.k_rest, self.rotary_dims),
+            *_code_fields("V codes", self.v, 0),
+            Field(
+                f"K scales, fp16, one for each {BLOCK_DIMS} dims" if self.k_blocks > 1 else "K scale, fp16",
+                self.k_scales.offset,
+                self.k_scales.size,
+                self.k_scales.bits,
+            ),
+            Field("V scale, fp16", self.v_scale.offset, self.v_scale.size, self.v_scale.bits),
+            Field("zero", self.pad.offset, self.pad.size),
+        )
+
     def template_constants(self) -> dict[str, int]:
         """Offsets in bytes from the slot's start, sizes in dims or bytes as named; the order is fixed."""
         return {
@@ -202,3 +220,11 @@ def _check_fmt(fmt: int) -> None:
 
 def _codes(offset: int, dims: int, bits: int) -> Region:
     return Region(offset, dims * bits // 8, dims, bits)
+
+
+def _code_fields(what: str, region: Region, first_dim: int) -> tuple[Field, ...]:
+    what = f"{what}, dims {first_dim}-{first_dim + region.dims - 1}"
+    if region.bits != 3:
+        return (Field(what, region.offset, region.size, region.bits),)
+    low, high = region.high_plane - region.offset, region.end - region.high_plane
+    return Field(f"{what}: low 2 bits", region.offset, low, 2), Field(f"{what}: high bit", region.high_plane, high, 1)

@@ -9,8 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from octave_gen.errors import OctaveError
 from octave_gen.formats.octave.arithmetic import walsh_hadamard
 from octave_gen.formats.octave.signs import WORD_DIMS, sign_words
+
+CENTER_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def sign_tensor(head_size: int) -> Tensor:
@@ -22,6 +25,21 @@ def sign_vector(words: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """+1 or -1 for each dim: int32 [n / 32] -> [n] of dtype; a set bit is -1."""
     bits = words.unsqueeze(-1) >> torch.arange(WORD_DIMS, dtype=torch.int32) & 1
     return (1 - 2 * bits).reshape(-1).to(dtype)
+
+
+def centered(x: Tensor, center: Tensor | None) -> Tensor:
+    """fp32(x) - fp32(center), rounded once to fp32: what is rotated where vectors [..., heads, head] are centered.
+
+    center: fp16, bf16 or fp32 [heads, head], for all tokens; None: nothing is subtracted. OctaveError for any other.
+    """
+    if center is None:
+        return x.float()
+    if center.shape != x.shape[-2:] or center.dtype not in CENTER_DTYPES:
+        raise OctaveError(
+            f"the center is {center.dtype} {list(center.shape)}, beside vectors of {list(x.shape)}",
+            hint=f"it must be fp16, bf16 or fp32 of {list(x.shape[-2:])}, [heads, head]",
+        )
+    return x.float() - center.float()
 
 
 def rotate_forward(x: Tensor, block_size: int, signs: Tensor | None = None) -> Tensor:

@@ -118,6 +118,7 @@ OCTAVE_DEVICE void local_store(uint32_t address, T value) {
 
 OCTAVE_DEVICE constexpr int min(int a, int b) { return a < b ? a : b; }
 OCTAVE_DEVICE constexpr int max(int a, int b) { return a > b ? a : b; }
+OCTAVE_DEVICE constexpr int round_up(int a, int unit) { return (a + unit - 1) / unit * unit; }
 
 inline constexpr float kInfinity = __builtin_inff();
 inline constexpr float kLargestHalf = 65504.0f;

@@ -78,19 +78,25 @@ OCTAVE_DEVICE float threshold(float rms, const CodebookRow& row) {
   return __builtin_fmaf(nearest, above ? row.down : 0.0f, nearest);
 }
 
-// Writes the rows of the block that the lane is part of. kUnderflow: whether x can be so small beside rms that the
-// quotient rounds to 0.
-template <class Format, class Coded, bool kUnderflow>
-OCTAVE_DEVICE void write_table(int set, int place, float rms, float underflow, uint32_t table) {
+// Writes the rows of the block that the lane is part of; `threshold_of` makes a threshold of a row of `codebook`.
+template <class Row, class Coded, class Codebook, class Function>
+OCTAVE_DEVICE void write_table(const Codebook& codebook, int set, int place, uint32_t table, Function threshold_of) {
   const bool four = Coded::four_bits(set, place);
 #pragma unroll
   for (int first = 0; first < Coded::rows(set); first += Coded::kLanes) {
     const int number = first + place % min(Coded::kLanes, Coded::rows(set));
-    const auto row = load<CodebookRow>(Format::kCodebook[four ? 8 + number : number % 8]);
-    float above = threshold(rms, row);
-    if constexpr (kUnderflow) above = row.cut == 0.0f ? underflow : above;
-    local_store(table + number * kRowBytes, float2{row.value, above});
+    const auto row = load<Row>(codebook[four ? 8 + number : number % 8]);
+    local_store(table + number * kRowBytes, float2{row.value, threshold_of(row)});
   }
+}
+
+// kUnderflow: whether x can be so small beside rms that the quotient rounds to 0.
+template <class Format, class Coded, bool kUnderflow>
+OCTAVE_DEVICE void write_plain_table(int set, int place, float rms, float underflow, uint32_t table) {
+  write_table<CodebookRow, Coded>(Format::kCodebook, set, place, table, [&](const CodebookRow& row) {
+    const float above = threshold(rms, row);
+    return kUnderflow && row.cut == 0.0f ? underflow : above;
+  });
 }
 
 // What a lane needs to find the codes of its values, of its block in each set.
@@ -110,15 +116,19 @@ struct QuantizerOf {
   }
 };
 
-// Codes of a lane's values (in the low bits of `codes`), and each value times what its code stands for.
+// Codes of a lane's values (in the low bits of `codes`), and each value times what its code stands for. `compared`:
+// what the thresholds are compared with, x itself or the same in other units.
 template <class Coded>
-OCTAVE_DEVICE void quantize(const float2 (&x)[Coded::kPairs], const QuantizerOf<Coded>& block,
-                            uint32_t (&codes)[Coded::kElements], float2 (&terms)[Coded::kPairs]) {
-  const auto value = [&](int i) { return i < Coded::kPairs ? x[i].x : x[i - Coded::kPairs].y; };
+OCTAVE_DEVICE void quantize(const float2 (&x)[Coded::kPairs], const float2 (&compared)[Coded::kPairs],
+                            const QuantizerOf<Coded>& block, uint32_t (&codes)[Coded::kElements],
+                            float2 (&terms)[Coded::kPairs]) {
+  const auto of = [](const float2(&pairs)[Coded::kPairs], int i) __attribute__((always_inline)) {
+    return i < Coded::kPairs ? pairs[i].x : pairs[i - Coded::kPairs].y;
+  };
   float share[Coded::kElements], chosen[Coded::kElements];
 #pragma unroll
   for (int i = 0; i < Coded::kElements; ++i) {
-    share[i] = __builtin_amdgcn_fmed3f(__builtin_fmaf(value(i), block.guess[i / Coded::kInLane], 0.5f), 0.0f, 1.0f);
+    share[i] = __builtin_amdgcn_fmed3f(__builtin_fmaf(of(x, i), block.guess[i / Coded::kInLane], 0.5f), 0.0f, 1.0f);
   }
   schedule_barrier();
 #pragma unroll
@@ -131,7 +141,7 @@ OCTAVE_DEVICE void quantize(const float2 (&x)[Coded::kPairs], const QuantizerOf<
     const uint32_t row = codes[i] * kRowBytes + (block.table[i / Coded::kInLane] - kIntegersBits * kRowBytes);
     const auto below = local_load<float2>(row);
     const auto next = local_load<float>(row + kRowBytes);
-    const bool above = value(i) > below.y;
+    const bool above = of(compared, i) > below.y;
     codes[i] += above ? 1u : 0u;
     asm("" : "+v"(codes[i]));  // made here, where the comparison's result is the carry of one addition
     chosen[i] = above ? next : below.x;

@@ -10,6 +10,7 @@ namespace dpp {  // control words of the DPP modifier, from AMD's instruction se
 inline constexpr int kQuadXor1 = 0xB1;
 inline constexpr int kQuadXor2 = 0x4E;
 inline constexpr int kQuadXor3 = 0x1B;
+inline constexpr int kRowShiftLeft = 0x100;  // plus by how many lanes: lane i gets the value of lane i + n
 inline constexpr int kRowRotate8 = 0x128;
 inline constexpr int kRowMirror = 0x140;
 inline constexpr int kHalfRowMirror = 0x141;

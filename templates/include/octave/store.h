@@ -4,6 +4,7 @@
 
 #include "octave/device.h"
 #include "octave/encoder.h"
+#include "octave/search.h"
 #include "octave/team.h"
 
 namespace octave {
@@ -21,7 +22,11 @@ struct StorePlan {
   static constexpr int kScaleWord = Format::kKScaleOffset / 4;
   static_assert(kSlotWords <= kScaleWord + kLanes, "each lane clears a word of the scales and the padding");
   static constexpr int kTableBytes = (Key::kRows + Value::kRows) * kRowBytes;
-  static constexpr int kTeamBytes = kTableBytes + (4 * (kScaleWord + kLanes) + 7) / 8 * 8;
+  static constexpr int kPlainBytes = kTableBytes + round_up(4 * (kScaleWord + kLanes), 8);
+  // A search's histograms lie where tables and slot come later.
+  template <bool kSearch>
+  static constexpr int kTeamBytes =
+      kSearch ? max(round_up(kPlainBytes, kHistogramBytes), Key::kBlocksOfSet* kHistogramBytes) : kPlainBytes;
   // Lane s of each four works out the scalars of its block in set s of K; the lanes that are left, V's.
   static constexpr bool kLanesLeft = Key::kSets < 4;
 };
@@ -59,9 +64,10 @@ OCTAVE_DEVICE int64_t team_stride(int team, int64_t stride) {
 }
 
 // Rotated K and V of a lane into the team's slot in LDS.
-template <class Format, class Scalar>
+template <class Format, bool kSearch, class Scalar>
 OCTAVE_DEVICE void encode_slot(const float2 (&k)[StorePlan<Format>::Key::kPairs],
-                               const float2 (&v)[StorePlan<Format>::Value::kPairs], int place, uint32_t tables) {
+                               const float2 (&v)[StorePlan<Format>::Value::kPairs], int place, uint32_t tables,
+                               Scalar) {
   using Plan = StorePlan<Format>;
   using Key = typename Plan::Key;
   using Value = typename Plan::Value;
@@ -69,7 +75,8 @@ OCTAVE_DEVICE void encode_slot(const float2 (&k)[StorePlan<Format>::Key::kPairs]
   constexpr float kValueGain = kGain<Value, Scalar>;
   constexpr bool kUnderflow = !kIsHalf<Scalar>;
   const uint32_t slot = tables + Plan::kTableBytes;
-  local_store(slot + 4 * (Plan::kScaleWord + place), 0u);  // the padding, too
+  const auto clear_scales = [&] { local_store(slot + 4 * (Plan::kScaleWord + place), 0u); };  // the padding, too
+  if constexpr (!kSearch) clear_scales();
 
   const Role<Format> role(place);
   schedule_barrier();
@@ -91,20 +98,41 @@ OCTAVE_DEVICE void encode_slot(const float2 (&k)[StorePlan<Format>::Key::kPairs]
 
   QuantizerOf<Key> k_quantizer;
   QuantizerOf<Value> v_quantizer;
-  for_sets<Key>([&](auto set) {
-    constexpr int s = decltype(set)::value;
-    k_quantizer.template set<s>(place, from_quad<s>(block.guess), tables);
-    write_table<Format, Key, kUnderflow>(s, place, from_quad<s>(block.rms), from_quad<s>(block.underflow),
-                                         k_quantizer.table[s]);
-  });
-  v_quantizer.template set<0>(place, from_quad<3>(v_block.guess), tables + Key::kRows * kRowBytes);
-  write_table<Format, Value, kUnderflow>(0, place, from_quad<3>(v_block.rms), from_quad<3>(v_block.underflow),
-                                         v_quantizer.table[0]);
-  wave_fence();
-
+  const uint32_t v_tables = tables + Key::kRows * kRowBytes;
   uint32_t k_codes[Key::kElements], v_codes[Value::kElements];
-  quantize<Key>(k, k_quantizer, k_codes, k_terms);
-  quantize<Value>(v, v_quantizer, v_codes, v_terms);
+  if constexpr (kSearch) {
+    const float ratio = unit_ratio<Format, Key, Value>(role, block.rms);
+    float v_ratio = ratio;
+    if constexpr (!Plan::kLanesLeft) v_ratio = divide(kRatio<Format, Value, Format::kVBits == 4>, v_block.rms);
+    Searched<Key> k_search;
+    Searched<Value> v_search;
+    for_sets<Key>([&](auto set) {
+      constexpr int s = decltype(set)::value;
+      k_search.ratio[s] = from_quad<s>(ratio);
+    });
+    v_search.ratio[0] = from_quad<3>(v_ratio);
+    k_search.template run<Format>(k, place, tables);
+    v_search.template run<Format>(v, place, tables);
+    clear_scales();
+    k_search.template prepare<Format>(place, tables, k_quantizer);
+    v_search.template prepare<Format>(place, v_tables, v_quantizer);
+    wave_fence();
+    quantize<Key>(k, k_search.rounded, k_quantizer, k_codes, k_terms);
+    quantize<Value>(v, v_search.rounded, v_quantizer, v_codes, v_terms);
+  } else {
+    for_sets<Key>([&](auto set) {
+      constexpr int s = decltype(set)::value;
+      k_quantizer.template set<s>(place, from_quad<s>(block.guess), tables);
+      write_plain_table<Format, Key, kUnderflow>(s, place, from_quad<s>(block.rms), from_quad<s>(block.underflow),
+                                                 k_quantizer.table[s]);
+    });
+    v_quantizer.template set<0>(place, from_quad<3>(v_block.guess), v_tables);
+    write_plain_table<Format, Value, kUnderflow>(0, place, from_quad<3>(v_block.rms), from_quad<3>(v_block.underflow),
+                                                 v_quantizer.table[0]);
+    wave_fence();
+    quantize<Key>(k, k, k_quantizer, k_codes, k_terms);
+    quantize<Value>(v, v, v_quantizer, v_codes, v_terms);
+  }
   team_sums<Key>(k_terms, k_sums);
   team_sums<Value>(v_terms, v_sums);
   const uint32_t scales = slot + Format::kKScaleOffset;
@@ -127,16 +155,19 @@ OCTAVE_DEVICE void encode_slot(const float2 (&k)[StorePlan<Format>::Key::kPairs]
   pack<Value>(v_codes, 0, place, slot + Format::kVOffset, slot + Format::kVOffset, slot + Format::kVHighPlane);
 }
 
-template <class Format, int kWaves, class Scalar>
+// Config: kWaves of a workgroup, and which encoder, kSearch or the plain one. k_center: of each kv head, or null.
+template <class Format, class Config, class Scalar>
 OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* cache, const int64_t* slot_mapping,
                                const uint32_t* k_signs, const uint32_t* v_signs, int64_t key_token_stride,
                                int64_t key_head_stride, int64_t value_token_stride, int64_t value_head_stride,
                                int64_t cache_block_stride, int64_t cache_head_stride, int64_t cache_row_stride,
-                               int32_t num_tokens, int32_t block_size) {
+                               int32_t num_tokens, int32_t block_size, const Scalar* k_center) {
+  constexpr int kWaves = Config::kWaves;
   using Plan = StorePlan<Format>;
   using Key = typename Plan::Key;
   using Value = typename Plan::Value;
-  __shared__ __attribute__((aligned(16))) uint8_t shared[kWaves * Plan::kTokens][Plan::kTeamBytes];
+  constexpr int kTeamBytes = Plan::template kTeamBytes<Config::kSearch != 0>;
+  __shared__ __attribute__((aligned(kHistogramBytes))) uint8_t shared[kWaves * Plan::kTokens][kTeamBytes];
 
   const int64_t first = (static_cast<int64_t>(workgroup_x()) * kWaves + wave_index()) * Plan::kTokens;
   const int64_t head = workgroup_y();
@@ -152,10 +183,15 @@ OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* 
   const auto raw_v = load_raw<Value>(values + team_stride<Plan::kTokens>(team, value_token_stride), v_signs, place);
   schedule_barrier();
   float2 k[Key::kPairs], v[Value::kPairs];
-  rotate_raw<Key, Scalar>(raw_k, place, k);
+  if (k_center) {
+    first_stage_centered<Key>(raw_k, k_center + head * Format::kHeadSize, place, k);
+  } else {
+    first_stage<Key, Scalar>(raw_k, k);
+  }
+  other_stages<Key, Scalar>(place, k);
   rotate_raw<Value, Scalar>(raw_v, place, v);
-  const uint32_t tables = local_address(shared[wave_index() * Plan::kTokens]) + team * Plan::kTeamBytes;
-  encode_slot<Format, Scalar>(k, v, place, tables);
+  const uint32_t tables = local_address(shared[wave_index() * Plan::kTokens]) + team * kTeamBytes;
+  encode_slot<Format, Config::kSearch != 0>(k, v, place, tables, Scalar{});
   wave_fence();
 
   // A cache has fewer than 2^32 blocks.

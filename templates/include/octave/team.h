@@ -21,6 +21,7 @@ struct Part {
   static constexpr int kInLane = kBlockDims == kHeadSize ? kElements : 8;
   static constexpr int kSets = kElements / kInLane;
   static constexpr int kLanes = kBlockDims / kInLane;
+  static constexpr int kTeamLanes = kTeam<kHeadSize>;
   static constexpr int kStride = kHeadSize / kSets;  // dims from a set to the next
   static_assert(kSets == 1 || kSets % 2 == 0, "pairs lie in one set, or in two");
 };
@@ -98,6 +99,19 @@ OCTAVE_DEVICE float2 butterfly(uint32_t word, __bf16) {
   return {low + high, low - high};
 }
 
+// The two numbers of a word in fp32.
+OCTAVE_DEVICE float2 numbers(uint32_t word, _Float16) {
+  struct Halves {
+    _Float16 low, high;
+  };
+  const auto halves = bit_cast<Halves>(word);
+  return {static_cast<float>(halves.low), static_cast<float>(halves.high)};
+}
+
+OCTAVE_DEVICE float2 numbers(uint32_t word, __bf16) {
+  return {bit_cast<float>(word << 16), bit_cast<float>(word & 0xFFFF0000u)};
+}
+
 template <class Scalar>
 inline constexpr bool kIsHalf = false;
 template <>
@@ -162,23 +176,33 @@ struct RawVector {
   uint32_t signs[kSignWords];
 };
 
-// Lane stages give the lane with the bit set its own value minus its partner's, where the transform asks for the
-// opposite: so the team loads the dims of each block in the opposite order of lanes.
+// The first dim of a lane's in each set. Lane stages give the lane with the bit set its own value minus its partner's,
+// where the transform asks for the opposite: so the team loads the dims of each block in the opposite order of lanes.
+template <class Part>
+OCTAVE_DEVICE uint32_t first_dim(int place) {
+  return (place ^ (Part::kLanes - 1)) * Part::kInLane;
+}
+
 template <class Part, class Scalar>
-OCTAVE_DEVICE RawVector<Part> load_raw(const Scalar* source, const uint32_t* signs, int place) {
-  constexpr int kSpan = min(16, Part::kInLane);
+OCTAVE_DEVICE void load_words(const Scalar* source, int place, uint32_t (&words)[Part::kPairs]) {
   struct Words {
     uint32_t words[Part::kInLane / 2];
   };
-  const uint32_t dim = (place ^ (Part::kLanes - 1)) * Part::kInLane;
-  const auto* sign_bytes = reinterpret_cast<const uint8_t*>(signs);
-  RawVector<Part> raw{};
 #pragma unroll
   for (int s = 0; s < Part::kSets; ++s) {
-    const auto set = load<Words>(source + s * Part::kStride + dim);
+    const auto set = load<Words>(source + s * Part::kStride + first_dim<Part>(place));
 #pragma unroll
-    for (int i = 0; i < Part::kInLane / 2; ++i) raw.words[s * (Part::kInLane / 2) + i] = set.words[i];
+    for (int i = 0; i < Part::kInLane / 2; ++i) words[s * (Part::kInLane / 2) + i] = set.words[i];
   }
+}
+
+template <class Part, class Scalar>
+OCTAVE_DEVICE RawVector<Part> load_raw(const Scalar* source, const uint32_t* signs, int place) {
+  constexpr int kSpan = min(16, Part::kInLane);
+  const uint32_t dim = first_dim<Part>(place);
+  const auto* sign_bytes = reinterpret_cast<const uint8_t*>(signs);
+  RawVector<Part> raw{};
+  load_words<Part>(source, place, raw.words);
 #pragma unroll
   for (int i = 0; i < Part::kElements; i += kSpan) {
     const uint32_t byte = (i / Part::kInLane * Part::kStride + i % Part::kInLane) / 8;
@@ -188,9 +212,9 @@ OCTAVE_DEVICE RawVector<Part> load_raw(const Scalar* source, const uint32_t* sig
   return raw;
 }
 
-// Flips signs and transforms each block: the values of the reference, times kGain.
+// Flips signs, and sums and differences of neighbours.
 template <class Part, class Scalar>
-OCTAVE_DEVICE void rotate_raw(RawVector<Part> raw, int place, float2 (&x)[Part::kPairs]) {
+OCTAVE_DEVICE void first_stage(RawVector<Part> raw, float2 (&x)[Part::kPairs]) {
 #pragma unroll
   for (int i = 0; i < RawVector<Part>::kSignWords; ++i) flip_words(raw.signs[i], raw.words, 8 * i);
 #pragma unroll
@@ -200,6 +224,33 @@ OCTAVE_DEVICE void rotate_raw(RawVector<Part> raw, int place, float2 (&x)[Part::
     x[2 * i] = {first.x, second.x};
     x[2 * i + 1] = {first.y, second.y};
   }
+}
+
+// The same of a vector less `center`.
+template <class Part, class Scalar>
+OCTAVE_DEVICE void first_stage_centered(const RawVector<Part>& raw, const Scalar* center, int place,
+                                        float2 (&x)[Part::kPairs]) {
+  uint32_t words[Part::kPairs];
+  load_words<Part>(center, place, words);
+  const auto stage = [&](int i) {
+    const float2 number = numbers(raw.words[i], Scalar{}) - numbers(words[i], Scalar{});
+    const uint32_t signs = raw.signs[i / 8] >> (2 * (i % 8));
+    const float low = bit_cast<float>(bit_cast<uint32_t>(number.x) ^ (signs << 31));
+    const float high = bit_cast<float>(bit_cast<uint32_t>(number.y) ^ ((signs >> 1) << 31));
+    return float2{low + high, low - high};
+  };
+#pragma unroll
+  for (int i = 0; i < Part::kPairs / 2; ++i) {
+    const float2 first = stage(i);
+    const float2 second = stage(i + Part::kPairs / 2);
+    x[2 * i] = {first.x, second.x};
+    x[2 * i + 1] = {first.y, second.y};
+  }
+}
+
+// The transform of each block behind its first stage: the values of the reference, times kGain.
+template <class Part, class Scalar>
+OCTAVE_DEVICE void other_stages(int place, float2 (&x)[Part::kPairs]) {
 #pragma unroll
   for (int h = 2; h < Part::kInLane; h *= 2) {
     schedule_barrier();
@@ -225,6 +276,13 @@ OCTAVE_DEVICE void rotate_raw(RawVector<Part> raw, int place, float2 (&x)[Part::
 #pragma unroll
     for (int i = 0; i < Part::kPairs; ++i) x[i] *= inverse_square_root(Part::kBlock);
   }
+}
+
+// Flips signs and transforms each block: the values of the reference, times kGain.
+template <class Part, class Scalar>
+OCTAVE_DEVICE void rotate_raw(const RawVector<Part>& raw, int place, float2 (&x)[Part::kPairs]) {
+  first_stage<Part, Scalar>(raw, x);
+  other_stages<Part, Scalar>(place, x);
 }
 
 // The tree sum of each block's values, neighbours first; every lane of the block gets it.
