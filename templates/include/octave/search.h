@@ -216,6 +216,7 @@ struct Searched {
 #pragma unroll
       for (int i = 0; i < kUsed; i += kHistogramBytes) sum_from_above<Coded::kTeamLanes>(room + i);
       wave_fence();
+      schedule_barrier();  // the addresses of what is weighed would take registers before
       factor[s] = best_factor<Format, Coded, s>(weighing, histogram);
       wave_fence();
     });
