@@ -14,8 +14,9 @@ extern "C" OCTAVE_KERNEL(128, 16) void rotate_h256_bf16_portable_gfx1100(
     int64_t head_stride,
     int32_t num_tokens,
     int32_t k_layout,
-    int32_t inverse) {
-  octave::rotate<Config::kHeadSize, Config::kWaves>(x, signs, token_stride, head_stride, num_tokens, k_layout, inverse);
+    int32_t inverse,
+    const __bf16* center) {
+  octave::rotate<Config::kHeadSize, Config::kWaves>(x, signs, token_stride, head_stride, num_tokens, k_layout, inverse, center);
 }
 
 extern "C" OCTAVE_KERNEL(128, 16) void rotate_h256_f16_portable_gfx1100(
@@ -25,6 +26,7 @@ extern "C" OCTAVE_KERNEL(128, 16) void rotate_h256_f16_portable_gfx1100(
     int64_t head_stride,
     int32_t num_tokens,
     int32_t k_layout,
-    int32_t inverse) {
-  octave::rotate<Config::kHeadSize, Config::kWaves>(x, signs, token_stride, head_stride, num_tokens, k_layout, inverse);
+    int32_t inverse,
+    const _Float16* center) {
+  octave::rotate<Config::kHeadSize, Config::kWaves>(x, signs, token_stride, head_stride, num_tokens, k_layout, inverse, center);
 }

@@ -41,7 +41,7 @@ REDUCE_TEMPLATE = "hip/reduce_portable.hip.j2"
 MUTANTS: tuple[Mutant, ...] = (
     # store: codes and scales
     Mutant(
-        "threshold taken as reached", ENCODER, "of(compared, i) > below.y", "of(compared, i) >= below.y", STORE_K3V3
+        "threshold taken as reached", ENCODER, "compared_value(i) > below.y", "compared_value(i) >= below.y", STORE_K3V3
     ),
     Mutant("threshold of the code below", ENCODER, "row + kRowBytes)", "row)", STORE_K3V4, "gfx1100"),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -137,18 +138,20 @@ class Recipe:
     @cached_property
     def centres(self) -> dict[int, dict[int, Tensor]]:
         """By the largest position they are for, then by layer: fp32 [kv_heads, head]; kept in files."""
-        paths = {
-            position: self.folder / f"centres-{position}.safetensors" for position in (MAX_POSITION, MODEL_POSITION)
-        }
-        if not all(path.exists() for path in paths.values()):
+        positions = (MAX_POSITION, MODEL_POSITION)
+        if not all(self._centres_path(position).exists() for position in positions):
             self.say("calibrating")
             sample = at_ends(len(self.tokens), CALIBRATION_TOKENS, CALIBRATION_WINDOWS)
             for context in CONTEXTS:
                 check_apart(self.windows(context), sample)
             layers = calibrate(self.model, [self.ids(window) for window in sample])
-            for position, path in paths.items():
-                centring.save(path, {layer: found.center(position) for layer, found in layers.items()})
-        return {position: centring.load(path) for position, path in paths.items()}
+            for position in positions:
+                found = {layer: gathered.center(position) for layer, gathered in layers.items()}
+                centring.save(self._centres_path(position), found)
+        return {position: centring.load(self._centres_path(position)) for position in positions}
+
+    def _centres_path(self, position: int) -> Path:
+        return self.folder / f"centres-{position}.safetensors"
 
     def capture(self) -> Path:
         """q, k and v of every layer on the first tokens of the first window, in a file for ``octave-gen quality``."""
@@ -163,12 +166,22 @@ class Recipe:
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """Of each codec; the losses without one have an empty digest."""
-        return {EXACT.codec: ""} | {name: codec_digest(codec) for name, codec in self.codecs.items()}
+        """Of each codec."""
+        return {name: codec_digest(codec) for name, codec in self.codecs.items()}
+
+    def digest(self, setting: Setting) -> str:
+        """Of all that a setting's losses depend on, besides the basis."""
+        if setting == EXACT:
+            return ""
+        codec = self.digests[setting.codec]
+        if setting.centre is None:
+            return codec
+        path = self._centres_path(setting.centre)
+        return hashlib.sha256(codec.encode() + (path.read_bytes() if path.exists() else b"")).hexdigest()
 
     def losses(self, context: Context, setting: Setting) -> dict[int, list[float]]:
         """What has been measured of a setting."""
-        return self.results.losses(context.tokens, setting.label, self.digests[setting.codec])
+        return self.results.losses(context.tokens, setting.label, self.digest(setting))
 
     def measure(self, wanted: Sequence[str] = ("*",)) -> None:
         """Measures what no file has yet, a window of each context in turn: settings can be compared early on.
@@ -187,7 +200,7 @@ class Recipe:
                 continue
             model, cache, begin = self.model, self._cache(setting), time.perf_counter()
             losses = model.losses(self.ids(window), cache)
-            self.results.add(context.tokens, setting.label, self.digests[setting.codec], window.start, losses)
+            self.results.add(context.tokens, setting.label, self.digest(setting), window.start, losses)
             took = time.perf_counter() - begin
             where = f"{context.tokens} tokens, window {number + 1} of {context.windows}"
             self.say(f"{where}: {setting.label} {float(losses.mean()):.4f} nats, {took:.0f} s")

@@ -122,13 +122,12 @@ template <class Coded>
 OCTAVE_DEVICE void quantize(const float2 (&x)[Coded::kPairs], const float2 (&compared)[Coded::kPairs],
                             const QuantizerOf<Coded>& block, uint32_t (&codes)[Coded::kElements],
                             float2 (&terms)[Coded::kPairs]) {
-  const auto of = [](const float2(&pairs)[Coded::kPairs], int i) __attribute__((always_inline)) {
-    return i < Coded::kPairs ? pairs[i].x : pairs[i - Coded::kPairs].y;
-  };
+  const auto value = [&](int i) { return i < Coded::kPairs ? x[i].x : x[i - Coded::kPairs].y; };
+  const auto compared_value = [&](int i) { return i < Coded::kPairs ? compared[i].x : compared[i - Coded::kPairs].y; };
   float share[Coded::kElements], chosen[Coded::kElements];
 #pragma unroll
   for (int i = 0; i < Coded::kElements; ++i) {
-    share[i] = __builtin_amdgcn_fmed3f(__builtin_fmaf(of(x, i), block.guess[i / Coded::kInLane], 0.5f), 0.0f, 1.0f);
+    share[i] = __builtin_amdgcn_fmed3f(__builtin_fmaf(value(i), block.guess[i / Coded::kInLane], 0.5f), 0.0f, 1.0f);
   }
   schedule_barrier();
 #pragma unroll
@@ -141,7 +140,7 @@ OCTAVE_DEVICE void quantize(const float2 (&x)[Coded::kPairs], const float2 (&com
     const uint32_t row = codes[i] * kRowBytes + (block.table[i / Coded::kInLane] - kIntegersBits * kRowBytes);
     const auto below = local_load<float2>(row);
     const auto next = local_load<float>(row + kRowBytes);
-    const bool above = of(compared, i) > below.y;
+    const bool above = compared_value(i) > below.y;
     codes[i] += above ? 1u : 0u;
     asm("" : "+v"(codes[i]));  // made here, where the comparison's result is the carry of one addition
     chosen[i] = above ? next : below.x;

@@ -235,6 +235,9 @@ OCTAVE_DEVICE void first_stage(RawVector<Part> raw, float2 (&x)[Part::kPairs]) {
 template <class Part, class Scalar>
 OCTAVE_DEVICE void first_stage(RawVector<Part> raw, uint32_t (&center)[Part::kPairs], float2 (&x)[Part::kPairs],
                                Scalar) {
+  // Not the same words as without a center: the compiler would convert them for both before the branch.
+#pragma unroll
+  for (int i = 0; i < Part::kPairs; ++i) raw.words[i] = opaque(raw.words[i]);
 #pragma unroll
   for (int i = 0; i < RawVector<Part>::kSignWords; ++i) {
     flip_words(raw.signs[i], raw.words, 8 * i);

@@ -102,6 +102,14 @@ def test_an_interrupted_measurement_goes_on(measured: Any) -> None:
     assert 5 + rest.calls == CALLS
 
 
+def test_with_other_centres_what_is_centred_is_measured_again(measured: Any, tmp_path: Path) -> None:
+    measured(Table())
+    (tmp_path / f"centres-{MAX_POSITION}.safetensors").write_bytes(b"others")
+    again = Table()
+    measured(again)
+    assert again.calls == 3 + 1  # `STUDIED`, on the windows of both contexts
+
+
 def test_the_report_has_paired_differences(measured: Any) -> None:
     lines = report(measured(Table())).splitlines()
     assert "* weights: a model" in lines
