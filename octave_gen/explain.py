@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -118,6 +118,10 @@ def explain(name: str, planned: Sequence[Variant]) -> Miss:
     impossible = tuple(_impossible(parts))
     if impossible:
         return Miss(name, impossible, None, nearest)
+    twin = _twin(parts, planned)
+    if twin is not None:
+        reason = f"its slots do not depend on the rotary dims: {twin} is the same kernel"
+        return Miss(name, (reason,), f"take {twin}", nearest)
     hint = "a spec that asks for it builds it: `octave-gen build --spec FILE`"
     return Miss(name, (f"it could exist, but no spec asks for it{_given(parts, planned)}",), hint, nearest)
 
@@ -185,6 +189,24 @@ def _refused_by_tier(parts: _Name, kind: KernelKind) -> Iterator[str]:
         reasons = [tiers[parts.tier].refuse(parts.shape(family), chip) for family in families]
         if all(reasons):
             yield from dict.fromkeys(str(reason) for reason in reasons)
+
+
+def _twin(parts: _Name, planned: Sequence[Variant]) -> str | None:
+    """The variant that differs from the name in its rotary dims alone, and has the same slots."""
+    if parts.rotary_dims is None or parts.cache_dtype is None:
+        return None
+    dtype = CACHE_DTYPES[parts.cache_dtype]
+    family = family_of(dtype)
+    layout = family.layout(dtype, parts.head_size, parts.rotary_dims)
+    for variant in planned:
+        rotary_dims = variant.shape.rotary_dims
+        other = replace(parts.shape(family.name), rotary_dims=rotary_dims)
+        if rotary_dims in (None, parts.rotary_dims) or variant.shape != other:
+            continue
+        same_place = (variant.kind.name, variant.tier.name, variant.arch.name) == (parts.kind, parts.tier, parts.arch)
+        if same_place and family.layout(dtype, parts.head_size, rotary_dims) == layout:
+            return variant.name
+    return None
 
 
 def _given(parts: _Name, planned: Sequence[Variant]) -> str:

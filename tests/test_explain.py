@@ -124,8 +124,8 @@ def test_all_wrong_parts_are_named_at_once(planned: list[Variant]) -> None:
             "gqa group 5, and the specs have 1, 2, 3, 4, 6, 8, 16",
         ),
         ("decode_octave_k3v3_h256r64_g6_q2_f16_portable_gfx942", "query group 2, and the specs have 1, 4"),
-        ("decode_octave_k3v3_h256r128_g6_q4_f16_portable_gfx942", "rotary dims 128, and the specs have 64"),
-        ("rotate_h512_f16_portable_gfx942", "head size 512, and the specs have 128, 256"),
+        ("decode_octave_k3v3_h256r192_g6_q4_f16_portable_gfx942", "rotary dims 192, and the specs have 64, 128"),
+        ("rotate_h64_f16_portable_gfx942", "head size 64, and the specs have 128, 256, 512"),
     ],
 )
 def test_what_a_spec_could_ask_for(planned: list[Variant], name: str, reason: str) -> None:
@@ -134,6 +134,17 @@ def test_what_a_spec_could_ask_for(planned: list[Variant], name: str, reason: st
     assert reason in miss.reasons[0]
     assert miss.hint is not None
     assert "--spec" in miss.hint
+
+
+@pytest.mark.parametrize("dtype", ["octave_k3v3_compact", "octave_k3v4_compact"])
+def test_compact_slots_of_other_rotary_dims_have_a_kernel_already(planned: list[Variant], dtype: str) -> None:
+    name = f"decode_{dtype}_h256r{{}}_g6_q4_f16_mfma_gfx942"
+    miss = explain(name.format(128), planned)
+    twin = name.format(64)
+    assert miss.reasons == (f"its slots do not depend on the rotary dims: {twin} is the same kernel",)
+    assert miss.hint == f"take {twin}"
+    assert "no spec asks for it" in explain(name.format(128).replace("g6", "g5"), planned).reasons[0]
+    assert "no spec asks for it" in explain("store_octave_k3v3_h256r192_plain_f16_portable_gfx942", planned).reasons[0]
 
 
 def test_nearest_come_first(planned: list[Variant]) -> None:

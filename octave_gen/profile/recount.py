@@ -43,9 +43,9 @@ def units_of(variant: Variant, waves: int) -> int:
 
 
 def representatives(planned: Iterable[Variant]) -> list[Variant]:
-    """The variants that are counted, one for each line, or for the lines of its kernels."""
+    """The variants that are counted, one for each line, or for its kernels; of rotary dims that with the fewest."""
     chosen: dict[tuple[str, str, str, int, str, int], Variant] = {}
-    for variant in planned:
+    for variant in sorted(planned, key=lambda variant: variant.shape.rotary_dims or 0):
         portable = variant.tier.name == PORTABLE
         dtype = variant.shape.cache_dtype
         if variant.kind.name not in KINDS or variant.shape.scalar != SCALAR:

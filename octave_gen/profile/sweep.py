@@ -107,12 +107,13 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--tier", default=None, help="default: the one that decode takes")
     parser.add_argument("--cache-dtype", default="octave_k3v4", choices=list(CACHE_DTYPES))
     parser.add_argument("--head-size", type=int, default=256)
+    parser.add_argument("--rotary-dims", type=int, default=64)
     parser.add_argument("--kv-heads", type=int, default=2)
     parser.add_argument("--group", type=int, default=6)
     parser.add_argument("--query-group", type=int, default=1)
     given = parser.parse_args(arguments)
     dtype = CACHE_DTYPES[given.cache_dtype]
-    slot_bytes = FAMILIES[dtype.family].layout(dtype, given.head_size, 64).slot_bytes
+    slot_bytes = FAMILIES[dtype.family].layout(dtype, given.head_size, given.rotary_dims).slot_bytes
     rows = []
     for context in CONTEXTS:
         for batch in BATCHES:

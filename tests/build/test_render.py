@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from octave_gen.errors import OctaveError
 from octave_gen.kernels import KINDS
 from octave_gen.kernels.base import FLYDSL, HIP
 from octave_gen.plan import Unit
+from octave_gen.spec.model import Spec
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,19 @@ def test_every_symbol_of_a_unit_is_an_entry_point(units: list[Unit]) -> None:
             entry = f"\nkernel {symbol.name}\n" if unit.language == FLYDSL else f" void {symbol.name}("
             assert text.count(entry) == 1
         assert text.count("\nkernel " if unit.language == FLYDSL else "extern") == len(symbols)
+
+
+def test_compact_slots_make_the_same_kernel_whatever_the_rotary_dims(small_spec: Callable[..., Spec]) -> None:
+    compact = {"cache_dtypes": ("octave_k3v3_compact", "octave_k3v4_compact"), "head_size": 256}
+    one, other = (
+        {
+            unit.name.replace(f"r{rotary}", ""): render.render_unit(unit).replace(f"r{rotary}", "")
+            for unit in plan.units(plan.variants([small_spec(**compact, rotary_dims=rotary)]))
+        }
+        for rotary in (64, 128)
+    )
+    assert one == other
+    assert len(one) > 10
 
 
 def test_the_kernel_for_few_workgroups_has_waves_and_threads_of_its_own(units: list[Unit]) -> None:

@@ -21,9 +21,9 @@ UNIT = "generated/gfx942/rotate_h256_portable_gfx942.hip"
 
 
 def small() -> list[Spec]:
-    """The shipped specs, cut down to seven units."""
+    """Two of the shipped specs, cut down."""
     less = {"archs": ("gfx942",), "cache_dtypes": ("octave_k3v3",), "gqa_groups": (6,), "query_groups": (4,)}
-    return [replace(found, **less) for found in shipped()]  # type: ignore[arg-type]
+    return [replace(found, **less) for found in shipped() if found.rotary_dims == 64]  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)

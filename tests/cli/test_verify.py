@@ -21,6 +21,7 @@ from octave_gen import manifest, paths, plan
 from octave_gen.build import pipeline
 from octave_gen.spec.model import Spec
 from octave_gen.verify import record
+from octave_gen.verify.cases import FULL
 
 Run = Callable[..., Result]
 
@@ -102,7 +103,7 @@ def test_listings_tell_it(run: Run, built: tuple[Path, Result], tmp_path: Path) 
     assert listed() == "yes  interpreted: passed"
     shown = run("show", name, *choice).stdout
     assert "verified     interpreted: passed\n" in shown
-    assert "8 cases, seed 3, interpreter 0.1.0" in shown
+    assert f"{len(FULL['rotate'])} cases, seed 3, interpreter 0.1.0" in shown
     known = json.loads(run("show", name, "--json", *choice).stdout)["verification"]
     assert known["interpreter"]["status"] == "passed"
     assert json.loads(run("list-variants", "--filter", name, "--json", *choice).stdout)[0]["verification"] == known
@@ -132,7 +133,7 @@ def test_a_failure_shows_the_smallest_case_and_the_command_that_repeats_it(run: 
     result = run("verify", "--out", broken, "--filter", "*_f16_*", "--seed", 4, "--jobs", 1)
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    case = "tokens=1 heads=1 k_layout=0 inverse=0 signs=own memory=dense values=gaussian"
+    case = "tokens=1 heads=1 k_layout=0 inverse=0 signs=own memory=dense values=gaussian center=absent"
     assert lines[:2] == [f"FAILED {ROTATE}", f"  case {case}"]
     assert lines[2].startswith("  x: 128 of 128 values are wrong, the first at [0, 0, 0]: ")
     assert lines[4].split()[:1] == ["kernel"]

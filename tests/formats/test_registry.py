@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from octave_gen.errors import OctaveError
-from octave_gen.formats import CACHE_DTYPES, FAMILIES, Family, cache_dtype, family_of
+from octave_gen.formats import CACHE_DTYPES, ENCODERS, FAMILIES, Family, cache_dtype, family_of
 from octave_gen.formats.base import c_name, render_c_ints
 from octave_gen.formats.octave.layout import FMTS
 
@@ -31,6 +31,13 @@ def test_every_dtype_belongs_to_its_family_and_fmts_are_unique_there() -> None:
         assert checked.max_head_size % checked.block_dims == 0
         fmts = [d.fmt for d in checked.cache_dtypes]
         assert len(set(fmts)) == len(fmts)
+
+
+def test_every_encoder_belongs_to_a_family_whose_default_is_one() -> None:
+    assert ENCODERS == ("plain", "search")
+    for family in FAMILIES.values():
+        assert family.default_encoder in family.encoders
+        assert set(family.encoders) <= set(ENCODERS)
 
 
 def test_unknown_dtype_names_the_nearest_and_all() -> None:

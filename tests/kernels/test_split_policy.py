@@ -43,6 +43,37 @@ def by_hand(**changes: object) -> Problem:
     return replace(problem, **changes)  # type: ignore[arg-type]
 
 
+OTHER = {
+    "octave_k3v4_compact": {"slot_bytes": 228, "fmt": 20},
+    "256 with 128 rotary dims": {"slot_bytes": 224, "fmt": 3},
+    "512": {"head_size": 512, "slot_bytes": 424, "fmt": 3},
+    "512 in octave_k3v4_compact": {"head_size": 512, "slot_bytes": 452, "fmt": 20},
+}
+
+
+@pytest.mark.parametrize("shape", OTHER)
+@pytest.mark.parametrize("arch", list(ARCHS))
+def test_other_shapes_are_split_by_the_same_rule(arch: str, shape: str) -> None:
+    for context, batch, group, query_group in product((1024, 32768, 380_000), (1, 16), (4, 8), (1, 4)):
+        given = {**DECODE, **OTHER[shape], "batch": batch, "q_heads": 2 * group, "query_group": query_group}
+        problem = decode_problem(arch, **given, max_context=context)
+        most = min(MAX_KV_SPLITS, -(-context // SPLIT_GRANULE))
+        counts = [*range(1, min(most, 64) + 1), *range(65, most + 1, 7)]
+        least = min(problem.clocks_with(one, count) for one in problem.kernels for count in counts)
+        assert problem.clocks(problem.best()) <= WITHIN * least, (context, batch, group, query_group)
+        assert problem.attend.head_size == given["head_size"]
+        assert (problem.attend.tier == "portable") == (given["head_size"] == 512)
+
+
+def test_tiers_that_do_not_hold_a_head_of_512_say_so() -> None:
+    wide = {**DECODE, **OTHER["512"], "max_context": 8192}
+    with pytest.raises(OctaveError, match="the mfma tier holds head_size 128 and 256, not 512"):
+        kv_splits("gfx942", **wide, tier="mfma")
+    for arch, tier in (("gfx942", "mfma"), ("gfx1100", "wmma")):
+        with pytest.raises(OctaveError, match=f"the {tier} tier holds head_size 128 and 256, not 512"):
+            prefix_splits(arch, **wide, max_query_len=64)
+
+
 @pytest.mark.parametrize(("arch", "tier"), TIERS)
 @pytest.mark.parametrize("kv_heads", [1, 2, 8])
 def test_no_count_with_any_number_of_waves_is_ten_per_cent_better(arch: str, tier: str, kv_heads: int) -> None:

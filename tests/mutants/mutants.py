@@ -176,6 +176,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "rotate_forward<kDims>(signs, x)",
         ROTATE,
     ),
+    Mutant(
+        "rotate with the center of the first head for all",
+        ROTATE_H,
+        "center + static_cast<int64_t>(workgroup_y()) * kHeadSize",
+        "center",
+        ROTATE,
+    ),
+    Mutant(
+        "rotate with the center added",
+        ROTATE_H,
+        "values[i] -= of_head[i]",
+        "values[i] += of_head[i]",
+        ROTATE,
+        "gfx1100",
+    ),
+    Mutant(
+        "rotate with a difference rounded to the query dtype",
+        ROTATE_H,
+        "values[i] -= of_head[i]",
+        "values[i] = static_cast<float>(static_cast<Scalar>(values[i] - of_head[i]))",
+        ROTATE,
+    ),
     # decode: tokens
     Mutant(
         "tail mask dropped",

@@ -8,6 +8,7 @@ from mutant import Mutant
 MIXED = "store_octave_k3v4_h128r64_search_portable"
 TWO_SETS = "store_octave_k3v3_h256r64_search_portable"
 WHOLE = "store_octave_k3v3_compact_h128r64_search_portable"
+LONG = "store_octave_k3v3_compact_h512r128_search_portable"
 PLAIN = "store_octave_k3v3_h128r64_plain_portable"
 
 SEARCH_H = "include/octave/search.h"
@@ -86,6 +87,14 @@ SEARCH_MUTANTS: tuple[Mutant, ...] = (
         MIXED,
     ),
     Mutant("histogram: half of it cleared", SEARCH_H, "i < kUsed; i += 16", "i < kUsed / 2; i += 16", MIXED, "gfx1100"),
+    # |q| of 512 values in 4 steps a unit sums up to 121 088
+    Mutant(
+        "histogram: the sum grows into the number",
+        SEARCH_H,
+        "kUnitSteps = Coded::kBlock <= 256 ? 4 : 2",
+        "kUnitSteps = 4",
+        LONG,
+    ),
     Mutant("histogram: values with their sign", SEARCH_H, "__builtin_elementwise_min(value, zero)", "zero", WHOLE),
     Mutant(
         "weights: the energy of all values",

@@ -60,6 +60,12 @@ def test_a_fresh_count_finds_the_same(shipped: list[Variant], tmp_path: Path) ->
             assert getattr(fresh, name) == pytest.approx(getattr(line, name), rel=TOLERANCE), (fresh.key, name)
 
 
+def test_of_several_rotary_dims_the_fewest_are_counted(shipped: list[Variant]) -> None:
+    blocks = [variant for variant in shipped if variant.shape.rotary_dims == 128 and variant.shape.head_size == 256]
+    assert blocks
+    assert not {variant.name for variant in recount.representatives(shipped)} & {variant.name for variant in blocks}
+
+
 def made_up(**changes: object) -> LaunchCosts:
     line = LaunchCosts("decode", "gfx942", "portable", 128, "*", 4, 4, 2, 64, 1234.56, 10.0, 0.04, 5e6)
     return replace(line, **changes)  # type: ignore[arg-type]
@@ -78,7 +84,7 @@ def test_the_next_larger_number_of_rows_and_the_nearest_head_serve() -> None:
         return found.head_size, found.rows
 
     assert [rows(wanted) for wanted in (1, 5, 6, 33, 64, 100)] == [(256, n) for n in (1, 6, 6, 64, 64, 64)]
-    assert [rows(8, head_size) for head_size in (64, 128, 512)] == [(128, 8), (128, 8), (256, 8)]
+    assert [rows(8, head_size) for head_size in (64, 128, 320, 512)] == [(128, 8), (128, 8), (256, 8), (512, 8)]
 
 
 def test_what_was_not_counted_says_how_to_count_it() -> None:

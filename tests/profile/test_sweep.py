@@ -24,6 +24,18 @@ def test_the_sweep_prints_a_line_for_each_decode(
     assert rows[2][-1] == "14%"
 
 
+@pytest.mark.parametrize(("arch", "head_size"), [("gfx942", 512), ("gfx1100", 512), ("gfx942", 256)])
+def test_shapes_with_128_rotary_dims_are_swept(
+    arch: str, head_size: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sweep, "CONTEXTS", (8192, 131_072))
+    monkeypatch.setattr(sweep, "BATCHES", (1, 64))
+    sweep.main(["--arch", arch, "--head-size", str(head_size), "--rotary-dims", "128", "--group", "8"])
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert len(rows) == 4
+    assert all(1 <= float(row[4]) < 1.1 for row in rows)
+
+
 def test_other_shapes_are_not_compared_with_the_public_kernel(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

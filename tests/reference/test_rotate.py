@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from octave_gen.errors import OctaveError
 from octave_gen.formats.octave.rotation import rotate_forward, rotate_inverse
 from octave_gen.reference.rotate import rotate
 
@@ -67,6 +68,35 @@ def test_a_nan_spoils_its_own_block_alone(block: bool, hit: slice) -> None:
     assert x[1, 1, hit].isnan().all()
     x[1, 1, hit] = clean[1, 1, hit]
     assert torch.equal(x, clean)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("block", "dims"), [(True, 64), (False, 256)])
+def test_a_center_is_subtracted_in_fp32_before(block: bool, dims: int, dtype: torch.dtype) -> None:
+    x, center = gaussian(3, 2, 256).to(dtype), (5 * gaussian(2, 256, seed=1)).to(dtype)
+    expected = rotate_forward(x.float() - center.float(), dims).to(dtype)
+    rotate(x, block, False, center=center)
+    assert torch.equal(x, expected)
+
+
+def test_a_center_that_is_not_finite_stays_in_its_head() -> None:
+    x, center = gaussian(4, 3, 256), gaussian(3, 256, seed=1)
+    clean = x.clone()
+    rotate(clean, False, False, center=center)
+    center[1, 9] = float("inf")
+    rotate(x, False, False, center=center)
+    assert torch.equal(x[:, ::2], clean[:, ::2])
+    assert not x[:, 1].isfinite().any()
+
+
+def test_the_inverse_takes_no_center() -> None:
+    x = gaussian(2, 1, 64)
+    before = x.clone()
+    with pytest.raises(OctaveError, match="inverse takes none"):
+        rotate(x, True, True, center=torch.zeros(1, 64))
+    with pytest.raises(OctaveError, match="the center is"):
+        rotate(x, True, False, center=torch.zeros(2, 64))
+    assert torch.equal(x, before)
 
 
 def test_other_signs_and_no_tokens() -> None:

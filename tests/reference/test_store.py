@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from octave_gen.errors import OctaveError
-from octave_gen.formats.octave import SlotLayout
+from octave_gen.formats.octave import ENCODERS, SlotLayout
 from octave_gen.formats.octave.codec import quantize
 from octave_gen.reference.store import cache_store
 
@@ -86,6 +86,30 @@ def test_other_signs() -> None:
     cache = torch.zeros(1, 1, 1, layout.slot_bytes, dtype=torch.uint8)
     cache_store(key, value, cache, torch.zeros(1, dtype=torch.int64), layout, k_signs, v_signs)
     assert torch.equal(cache[0, :, 0], quantize(key, value, layout, k_signs, v_signs)[0])
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_a_center_and_an_encoder(encoder: str) -> None:
+    """A skipped token leaves the heads' centers with their heads."""
+    layout = LAYOUTS[1]
+    key, value = gaussian(3, 2, 256), gaussian(3, 2, 256, seed=1)
+    center = 3 * gaussian(2, 256, seed=2)
+    cache = torch.zeros(1, 2, 16, layout.slot_bytes, dtype=torch.uint8)
+    cache_store(key, value, cache, torch.tensor([7, -1, 2]), layout, encoder=encoder, k_center=center)
+    slots = quantize(key, value, layout, encoder=encoder, k_center=center)
+    assert torch.equal(cache[0, :, 7], slots[0])
+    assert torch.equal(cache[0, :, 2], slots[2])
+
+
+def test_a_wrong_center_or_encoder_changes_no_byte() -> None:
+    layout = LAYOUTS[0]
+    key = gaussian(1, 1, 256)
+    cache = torch.full((1, 1, 16, layout.slot_bytes), JUNK, dtype=torch.uint8)
+    with pytest.raises(OctaveError, match="the center is"):
+        cache_store(key, key, cache, torch.zeros(1, dtype=torch.int64), layout, k_center=torch.zeros(2, 256))
+    with pytest.raises(OctaveError, match="there is no encoder 'fast'"):
+        cache_store(key, key, cache, torch.zeros(1, dtype=torch.int64), layout, encoder="fast")
+    assert (cache == JUNK).all()
 
 
 @pytest.mark.parametrize(

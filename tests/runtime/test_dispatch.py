@@ -216,6 +216,23 @@ def test_missing_kernel_that_cannot_be_built(change: dict[str, object], reason: 
     assert "octave-gen build" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("arch", "asked", "others"),
+    [("gfx942", "mfma", ["flydsl"]), ("gfx942", "flydsl", ["mfma"]), ("gfx1100", "wmma", [])],
+)
+@pytest.mark.parametrize("kind", ["prefill_prefix", "prefill_chunk"])
+def test_prefill_of_a_head_that_no_tier_holds(arch: str, asked: str, others: list[str], kind: str) -> None:
+    key = VariantKey(arch=arch, kind=kind, tier=asked, query_dtype="fp16", head_size=512)
+    if kind == "prefill_prefix":
+        key = replace(key, cache_dtype="octave_k3v4_compact", slot_bytes=452)
+    with pytest.raises(OctaveError) as raised:
+        Registry().find(key)
+    assert f"no loaded library holds the kernel {kind} on {arch}: " in raised.value.what
+    assert "head_size 512" in raised.value.what
+    reasons = "; ".join(f"the {tier} tier holds head_size 128 and 256, not 512" for tier in (asked, *others))
+    assert raised.value.what.endswith(f"and none can be built: {reasons}")
+
+
 def test_missing_rotate(make_library: Make) -> None:
     key = VariantKey(arch="gfx942", kind="rotate", tier="portable", query_dtype="fp16", head_size=256)
     with pytest.raises(OctaveError, match="rotate on gfx942: head_size 256, fp16, portable") as raised:
