@@ -7,7 +7,7 @@ from torch import Tensor
 
 from octave_gen.errors import OctaveError
 from octave_gen.formats.octave.codec import quantize
-from octave_gen.formats.octave.encoders import DEFAULT_ENCODER
+from octave_gen.formats.octave.encoders import PLAIN
 from octave_gen.formats.octave.layout import SlotLayout
 
 
@@ -19,7 +19,7 @@ def cache_store(
     layout: SlotLayout,
     k_signs: Tensor | None = None,
     v_signs: Tensor | None = None,
-    encoder: str = DEFAULT_ENCODER,
+    encoder: str = PLAIN,
     k_center: Tensor | None = None,
 ) -> None:
     """Quantizes token i of key and value into slot slot_mapping[i]; changes `cache` in place, and only those slots.

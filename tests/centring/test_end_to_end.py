@@ -12,6 +12,7 @@ from torch import Tensor
 
 from octave_gen.centring import Calibration, Center, Rotary, as_key, load, save
 from octave_gen.formats.octave.codec import dequantize, quantize
+from octave_gen.formats.octave.encoders import DEFAULT_ENCODER
 from octave_gen.formats.octave.layout import SlotLayout
 from octave_gen.formats.octave.rotation import rotate_inverse
 from octave_gen.ops import sign_tensor, workspace_shape
@@ -100,7 +101,7 @@ class Attention:
     def as_stored(self, fmt: int, k_center: Tensor) -> Attention:
         """With the prefix as its slots hold it, and its centre added again: keys as the model sees them."""
         layout = SlotLayout.of(HEAD, ROTARY_DIMS, fmt)
-        slots = quantize(self.key[:PREFIX], self.value[:PREFIX], layout, k_center=k_center)
+        slots = quantize(self.key[:PREFIX], self.value[:PREFIX], layout, encoder=DEFAULT_ENCODER, k_center=k_center)
         k, v = dequantize(slots, layout, torch.float64)
         key, value = self.key.double(), self.value.double()
         key[:PREFIX] = rotate_inverse(k, layout.k_block_size) + k_center.double()

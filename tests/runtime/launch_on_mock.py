@@ -39,7 +39,7 @@ bounds, lengths = torch.tensor([0, 4, 6], dtype=torch.int32), torch.tensor([10, 
 
 def launch_all(place: gpu.Place) -> None:
     maps = (block_table, q_to_req, q_to_klen)
-    gpu.cache_store(key, value, cache, slot_mapping, signs, signs, 3, place=place)
+    gpu.cache_store(key, value, cache, slot_mapping, signs, signs, 3, "plain", place=place)
     gpu.rotate(key, signs, True, True, place=place)
     gpu.decode(out, query, cache, *maps, mid_o, signs, signs, 0.25, 5, 3, 4, False, place=place)
     gpu.prefill(out, query, k, v, cache, block_table, bounds, lengths, 4, 0.25, 3, mid_o, 5, place=place)

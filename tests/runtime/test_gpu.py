@@ -30,7 +30,7 @@ def place(*libraries: Library, arch: str = "gfx942") -> gpu.Place:
 
 
 def test_cache_store(library: Library, host_ops: Any, store_arguments: Arguments) -> None:
-    gpu.cache_store(**store_arguments, place=place(library))
+    gpu.cache_store(**store_arguments, encoder="plain", place=place(library))
     ((kernargs, symbol, grid, threads, stream),) = host_ops.calls
     assert symbol == "store_octave_k3v3_h128r64_plain_f16_portable_gfx942"
     assert (grid, threads, stream) == ([1, 2, 1], 256, STREAM)
@@ -267,7 +267,7 @@ def test_nothing_to_do(
     here = place(library)
     for name in ("key", "value", "slot_mapping"):
         store_arguments[name] = store_arguments[name][:0]
-    gpu.cache_store(**store_arguments, place=here)
+    gpu.cache_store(**store_arguments, encoder="plain", place=here)
     rotate_arguments["x"] = rotate_arguments["x"][:0]
     gpu.rotate(**rotate_arguments, place=here)
     for name in ("out", "query"):

@@ -65,7 +65,7 @@ def test_cache_store_is_the_reference(store_arguments: Arguments) -> None:
     store.cache_store(
         store_arguments["key"], store_arguments["value"], expected, store_arguments["slot_mapping"], LAYOUT
     )
-    torch.ops.octave.cache_store(**store_arguments)
+    torch.ops.octave.cache_store(**store_arguments, encoder="plain")
     assert torch.equal(store_arguments["cache"], expected)
     assert expected.any()
 
@@ -135,7 +135,7 @@ def test_golden_data(dtype: str, head_size: int) -> None:
     cache = torch.zeros(4, 1, 16, data["slots"].shape[-1], dtype=torch.uint8)
     token = torch.arange(tokens)
     slot = data["block_table"][0, token // 16].long() * 16 + token % 16
-    torch.ops.octave.cache_store(data["key"], data["value"], cache, slot, signs, signs, fmt)
+    torch.ops.octave.cache_store(data["key"], data["value"], cache, slot, signs, signs, fmt, "plain")
     assert torch.equal(cache[slot // 16, 0, slot % 16], data["slots"][:, 0])
     out = torch.full_like(data["query"], torch.nan)
     mid_o = torch.empty(workspace_shape(3, 6, 3, head_size))

@@ -28,7 +28,7 @@ from torch import Tensor
 from octave_gen.errors import OctaveError, did_you_mean, wrong_request
 from octave_gen.formats.octave.arithmetic import square_root, tree_sum
 from octave_gen.formats.octave.codebook import LUT, LUT_MULT, LUT_ONE, thresholds
-from octave_gen.formats.octave.encoders import DEFAULT_ENCODER, PLAIN, SEARCH
+from octave_gen.formats.octave.encoders import PLAIN, SEARCH
 from octave_gen.formats.octave.layout import Region, SlotLayout
 from octave_gen.formats.octave.packing import pack, unpack
 from octave_gen.formats.octave.rotation import centered, rotate_forward
@@ -39,7 +39,7 @@ FP16_MAX = 65504.0
 INPUT_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
-def encode_block(x: Tensor, bits: int, encoder: str = DEFAULT_ENCODER) -> tuple[Tensor, Tensor]:
+def encode_block(x: Tensor, bits: int, encoder: str = PLAIN) -> tuple[Tensor, Tensor]:
     """Steps 1-7 above: rotated values fp32 [..., n] -> (uint8 codes [..., n], fp16 scales [...]).
 
     encoder: of `CODES`; OctaveError for another.
@@ -72,7 +72,7 @@ def quantize(
     layout: SlotLayout,
     k_signs: Tensor | None = None,
     v_signs: Tensor | None = None,
-    encoder: str = DEFAULT_ENCODER,
+    encoder: str = PLAIN,
     k_center: Tensor | None = None,
 ) -> Tensor:
     """Slots of keys and values: fp16, bf16 or fp32 [..., head] each -> uint8 [..., slot_bytes].

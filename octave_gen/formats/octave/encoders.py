@@ -9,5 +9,5 @@ from __future__ import annotations
 PLAIN = "plain"
 SEARCH = "search"
 ENCODERS = (PLAIN, SEARCH)
-DEFAULT_ENCODER = PLAIN
-"""Of cache_store and of the quantizer where a caller names none."""
+DEFAULT_ENCODER = SEARCH
+"""Of the op cache_store where a caller names none."""
