@@ -53,7 +53,7 @@ def planned() -> list[Variant]:
         ("rotate_octave_k3v3_h256_f16_portable_gfx942", "rotate does not depend on a cache dtype"),
         ("rotate_h192_f16_portable_gfx942", "holds head_size 64, 128, 256 and 512, not 192"),
         ("store_octave_k3v3_h256r64_plain_g6_f16_portable_gfx942", "store does not depend on g<GQA group>"),
-        ("store_octave_k3v3_h256r64_plain_f16_portable_gfx942", "store depends on an encoder: the name lacks it"),
+        ("store_octave_k3v3_h256r64_f16_portable_gfx942", "store depends on an encoder: the name lacks it"),
         (
             "store_octave_k3v3_h256r64_serch_f16_portable_gfx942",
             r"there is no encoder 'serch' \(did you mean search\?\); encoders: plain, search",
