@@ -295,6 +295,18 @@ def test_bank_cycles_of_some_lanes() -> None:
         assert bank_cycles(np.arange(64)[None] * 128 + 4 * bank, mask, 4, load=True, chip=GFX942) == (3, 1)
 
 
+def test_lanes_that_change_one_word_take_their_turns() -> None:
+    every = np.ones((1, 64), np.bool_)
+    for addresses, cycles in (
+        (np.zeros(64, np.int64), (64, 2)),
+        (np.arange(64) // 2 * 4, (4, 2)),
+        (np.arange(64) * 4, (2, 2)),
+    ):
+        for load in (True, False):
+            found = bank_cycles(addresses[None], every, 4, load=load, chip=GFX942, atomic=True)
+            assert found == cycles
+
+
 def test_wide_loads_of_gfx9_pair_groups_of_four_lanes() -> None:
     """Lanes 0-3 and 20-23 share a phase; lanes 0-3 and 4-7 do not."""
     addresses = np.arange(64) * 16
