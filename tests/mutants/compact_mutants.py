@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutant import Mutant
 
-STORE_UNIT = "store_octave_k3v4_compact_h128r64_portable"
+STORE_UNIT = "store_octave_k3v4_compact_h128r64_plain_portable"
 PORTABLE_UNIT = "decode_octave_k3v4_compact_h128r64_g4_q1_portable"
 MFMA_UNIT = "decode_octave_k3v4_compact_h128r64_g4_q1_mfma"
 WMMA_UNIT = "decode_octave_k3v4_compact_h128r64_g4_q1_wmma"
