@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from octave_gen.quality.real.cache import Setting
 from octave_gen.quality.real.recipe import CONTEXTS, EXACT, HEAD_SIZE, MAX_POSITION, MODEL_POSITION, STUDIED, Recipe
+from octave_gen.quality.real.results import BLOCK_TOKENS
 from octave_gen.quality.real.statistics import Mean, added, mean
 
 Losses = Mapping[int, Sequence[float]]
 """Mean losses of the blocks of each window, by the window's first token."""
+STRETCH: Final = 1024 // BLOCK_TOKENS
 
 
 def report(recipe: Recipe) -> str:
@@ -24,7 +27,7 @@ def _base_table(recipe: Recipe) -> str:
     for context in CONTEXTS:
         base = recipe.losses(context, EXACT)
         if base:
-            loss = mean(of_windows(base, sorted(base)))
+            loss = mean(stretches(base, sorted(base)))
             error = "-" if loss.error is None else f"{loss.error:.3f}"
             counts = [context.tokens, len(base), (context.tokens - 1) * len(base)]
             rows.append([*map(str, counts), f"{loss.value:.3f}", error, f"{math.exp(loss.value):.2f}"])
@@ -70,27 +73,32 @@ def _cells(recipe: Recipe, setting: Setting, base: Setting) -> list[str]:
     cells = []
     for context in CONTEXTS:
         of_setting, of_base = recipe.losses(context, setting), recipe.losses(context, base)
-        cells.append(shown(added_loss(of_setting, of_base), len(recipe.losses(context, EXACT))))
+        exact = recipe.losses(context, EXACT)
+        cells.append(shown(added_loss(of_setting, of_base), len(stretches(exact, list(exact)))))
     return cells
 
 
-def of_windows(losses: Losses, starts: Sequence[int]) -> list[float]:
-    """The mean loss of each window."""
-    return [math.fsum(losses[start]) / len(losses[start]) for start in starts]
+def stretches(losses: Losses, starts: Sequence[int]) -> list[float]:
+    """The mean loss of each stretch of up to 1024 tokens of these windows: what counts as one observation."""
+    return [
+        math.fsum(part) / len(part)
+        for start in starts
+        for part in (losses[start][first : first + STRETCH] for first in range(0, len(losses[start]), STRETCH))
+    ]
 
 
 def added_loss(losses: Losses, base: Losses) -> Mean | None:
-    """Mean over the windows that both have of loss - base loss; None where there is no such window."""
+    """Mean over the stretches that both have of loss - base loss; None where there are none."""
     starts = sorted(set(losses) & set(base))
-    return added(of_windows(losses, starts), of_windows(base, starts)) if starts else None
+    return added(stretches(losses, starts), stretches(base, starts)) if starts else None
 
 
-def shown(result: Mean | None, windows: int) -> str:
-    """``+0.412 ± 0.031``, ``-`` for what was not measured; with the number of windows where it is not ``windows``."""
+def shown(result: Mean | None, observations: int) -> str:
+    """``+0.412 ± 0.031``, ``-`` for what was not measured; "of 4" where there are only so many observations."""
     if result is None:
         return "-"
     error = "" if result.error is None else f" ± {result.error:.3f}"
-    return f"{result.value:+.3f}{error}" + ("" if result.count == windows else f" ({result.count} windows)")
+    return f"{result.value:+.3f}{error}" + ("" if result.count == observations else f" (of {result.count})")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
