@@ -1,4 +1,4 @@
-"""``python -m octave_gen.formats.octave.search_curve``: what a search gains, by its candidates and bins.
+"""``python -m octave_gen.quality.search_curve``: what a search gains, by its candidates and bins.
 
 In dB over the plain encoder, for N(0, 1) blocks of 64 dims with 4 and 3 bits and of 256 dims with 4 and 3 bits.
 """
