@@ -126,7 +126,7 @@ struct Config {
   static constexpr int kSearch = 1;
 };
 
-extern "C" OCTAVE_KERNEL(128, 10) void store_octave_k3v3_h256r64_search_bf16_portable_gfx1100(
+extern "C" OCTAVE_KERNEL(128, 12) void store_octave_k3v3_h256r64_search_bf16_portable_gfx1100(
     const __bf16* key,
     const __bf16* value,
     uint8_t* cache,
@@ -147,7 +147,7 @@ extern "C" OCTAVE_KERNEL(128, 10) void store_octave_k3v3_h256r64_search_bf16_por
       value_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, num_tokens, block_size, k_center);
 }
 
-extern "C" OCTAVE_KERNEL(128, 10) void store_octave_k3v3_h256r64_search_f16_portable_gfx1100(
+extern "C" OCTAVE_KERNEL(128, 12) void store_octave_k3v3_h256r64_search_f16_portable_gfx1100(
     const _Float16* key,
     const _Float16* value,
     uint8_t* cache,
