@@ -15,6 +15,8 @@ what shares a scale: 64 dims or the whole head for K, the whole head for V. For 
 
 A key that is centered gives fp32(key) - fp32(center), rounded once, to the rotation.
 
+Steps 3 and 4 are those of the encoder `plain`; `search` has others in their place, and the rest in common.
+
 Step 6 makes x . x_hat = |x|**2, which a least-squares scale would shrink. Pad bytes are zero.
 """
 
