@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from octave_gen.arch import Arch
 from octave_gen.kernels.base import Accuracy, Argument, Extent, Geometry, Shape, Tier, Wide, head_size_in
 from octave_gen.kernels.splits import SPLIT_GRANULE
@@ -9,10 +11,9 @@ from octave_gen.kernels.splits import SPLIT_GRANULE
 WAVES = 4
 TILE = 16
 """Tokens whose scores a wave computes at a time."""
-HEAD_SIZES = (128, 256)
 
 
-def _constants(shape: Shape, max_rows: int) -> dict[str, int]:
+def _constants(shape: Shape, max_rows: Mapping[int, int]) -> dict[str, int]:
     """``queries``: query tokens of a workgroup, the largest part of query_group whose rows it holds."""
     assert shape.gqa_group is not None
     assert shape.query_group is not None
@@ -20,7 +21,7 @@ def _constants(shape: Shape, max_rows: int) -> dict[str, int]:
     return {
         "gqa_group": shape.gqa_group,
         "query_group": shape.query_group,
-        "queries": next(n for n in parts if n * shape.gqa_group <= max_rows),
+        "queries": next(n for n in parts if n * shape.gqa_group <= max_rows[shape.head_size]),
         "waves": WAVES,
         "split_granule": SPLIT_GRANULE,
     }
@@ -30,20 +31,23 @@ def matrix_tier(
     name: str,
     arguments: tuple[Argument, ...],
     accuracy: Accuracy,
-    max_rows: int,
-    wide_waves: int | None = None,
+    max_rows: Mapping[int, int],
+    wide_waves: Mapping[int, int] | None = None,
 ) -> Tier:
-    """The tier ``name``, whose workgroups hold ``max_rows`` query rows (at least MAX_GROUP).
+    """The tier ``name``.
 
-    wide_waves: of a workgroup in launches of no more workgroups than places on the chip, where that is not WAVES.
+    max_rows: query rows of a workgroup (at least MAX_GROUP), by head_size: of those that the tier holds, in rising
+    order. wide_waves: of a workgroup in launches of no more workgroups than places on the chip, by head_size, where
+    that is not WAVES.
     """
 
     def geometry(shape: Shape, arch: Arch) -> Geometry:
         queries = _constants(shape, max_rows)["queries"]
+        wide = (wide_waves or {}).get(shape.head_size)
         return Geometry(
             WAVES * arch.wave_size,
             (Extent("queries", queries), Extent("kv_heads"), Extent("kv_splits")),
-            Wide(wide_waves * arch.wave_size, arch.workgroup_places) if wide_waves else None,
+            Wide(wide * arch.wave_size, arch.workgroup_places) if wide else None,
         )
 
     return Tier(
@@ -52,7 +56,7 @@ def matrix_tier(
         arguments,
         geometry,
         constants=lambda shape, arch: _constants(shape, max_rows),
-        refuse=lambda shape, arch: head_size_in(HEAD_SIZES, name, shape),
+        refuse=lambda shape, arch: head_size_in(max_rows, name, shape),
         accuracy=accuracy,
         block_size_multiple=TILE,
     )

@@ -62,13 +62,15 @@ def test_other_shapes_are_split_by_the_same_rule(arch: str, shape: str) -> None:
         least = min(problem.clocks_with(one, count) for one in problem.kernels for count in counts)
         assert problem.clocks(problem.best()) <= WITHIN * least, (context, batch, group, query_group)
         assert problem.attend.head_size == given["head_size"]
-        assert (problem.attend.tier == "portable") == (given["head_size"] == 512)
+        assert (problem.attend.tier == "portable") == (given["head_size"] == 512 and arch == "gfx1100")
+        assert (problem.wide is not None) == (problem.attend.tier == "mfma" and given["head_size"] == 256)
 
 
 def test_tiers_that_do_not_hold_a_head_of_512_say_so() -> None:
     wide = {**DECODE, **OTHER["512"], "max_context": 8192}
-    with pytest.raises(OctaveError, match="the mfma tier holds head_size 128 and 256, not 512"):
-        kv_splits("gfx942", **wide, tier="mfma")
+    for arch, tier in (("gfx942", "flydsl"), ("gfx1100", "wmma")):
+        with pytest.raises(OctaveError, match=f"the {tier} tier holds head_size 128 and 256, not 512"):
+            kv_splits(arch, **wide, tier=tier)
     for arch, tier in (("gfx942", "mfma"), ("gfx1100", "wmma")):
         with pytest.raises(OctaveError, match=f"the {tier} tier holds head_size 128 and 256, not 512"):
             prefix_splits(arch, **wide, max_query_len=64)
@@ -251,7 +253,7 @@ def test_a_tier_that_does_not_hold_the_shape_says_why() -> None:
 
 def test_the_matrix_tier_is_taken_where_it_holds_the_shape() -> None:
     chip = replace(ARCHS["gfx942"], tiers=("portable", "mfma"))
-    held, other = (Shape("octave", head_size, "f16", "octave_k3v4", 64, 6, 4) for head_size in (256, 512))
+    held, other = (Shape("octave", head_size, "f16", "octave_k3v4", 64, 6, 4) for head_size in (256, 64))
     assert [default_tier(chip, shape) for shape in (held, other)] == ["mfma", "portable"]
     assert default_tier(replace(chip, tiers=("portable",)), held) == "portable"
 

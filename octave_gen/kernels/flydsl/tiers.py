@@ -21,12 +21,14 @@ CACHE_MNEMONICS = (_INT8, _FP16)
 CHUNK_MNEMONICS = ((*_FP16, *_BF16),)
 """What the kernels multiply with: of each pair the second on gfx950, if it is used there."""
 
+HEAD_SIZES = prefill_mfma.HEAD_SIZES
 _PREFILL = replace(prefill_mfma.TIERS, name=NAME)
 
 
 def decode_tier(arguments: tuple[Argument, ...]) -> Tier:
     """The tier of decode; ``arguments`` are those of every tier of decode."""
-    tier = matrix_tier(NAME, arguments, decode_mfma.ACCURACY, decode_mfma.MAX_ROWS)
+    rows = {head_size: decode_mfma.MAX_ROWS[head_size] for head_size in HEAD_SIZES}
+    tier = matrix_tier(NAME, arguments, decode_mfma.ACCURACY, rows)
     return _in_flydsl(tier, "decode", CACHE_MNEMONICS)
 
 

@@ -81,6 +81,9 @@ struct MfmaMerge {
   // Of a row, for a lane.
   static constexpr int kOwn = kRowFloats / kWaveSize;
   static_assert(kOwn >= 1);
+  // Dim slots that a lane takes, of groups 4 / kSlots apart; floats of each.
+  static constexpr int kSlots = max(1, 4 * kDims / kWaveSize);
+  static constexpr int kEach = kOwn / kSlots;
   static constexpr int kOwnRows = Tile::kColumnRows / Tile::kWaves;
 
   // In floats from a row's first. Swizzled, so that neither 16 rows nor 16 dims meet in a bank.
@@ -106,15 +109,18 @@ struct MfmaMerge {
                                  const PartialTarget& target) {
     const int n = lane_index() % kDims;
     const int group = lane_index() / kDims % 4;
-    const int half = lane_index() / (4 * kDims) * kOwn;
+    const int half = lane_index() / (4 * kDims) * kEach;
     float values[kOwnRows][Tile::kWaves][kOwn];
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
       const int row = i * Tile::kWaves + wave_index();
 #pragma unroll
       for (int w = 0; w < Tile::kWaves; ++w) {
-        const float* from = shared.merge[w][row] + place(row, group, n) + half;
-        __builtin_memcpy(values[i][w], __builtin_assume_aligned(from, 4 * kOwn), sizeof(values[i][w]));
+#pragma unroll
+        for (int s = 0; s < kSlots; ++s) {
+          const float* from = shared.merge[w][row] + place(row, group + s * (4 / kSlots), n) + half;
+          __builtin_memcpy(values[i][w] + s * kEach, __builtin_assume_aligned(from, 4 * kEach), 4 * kEach);
+        }
       }
     }
 #pragma unroll
@@ -132,7 +138,10 @@ struct MfmaMerge {
         for (int j = 0; j < kOwn; ++j) sum[j] = __builtin_fmaf(values[i][w][j], factor, sum[j]);
       }
 #pragma unroll
-      for (int j = 0; j < kOwn; ++j) partial[kDims * (4 * group + half + part + j) + n] = sum[j];
+      for (int j = 0; j < kOwn; ++j) {
+        const int quad = group + j / kEach * (4 / kSlots);
+        partial[kDims * (4 * quad + half + part + j % kEach) + n] = sum[j];
+      }
     }
   }
 };

@@ -28,8 +28,8 @@ struct MfmaTile {
   // A lane unpacks kValueDims consecutive dims of V, one for each matrix instruction.
   static constexpr int kValueDims = kHeadSize / 16;
   static constexpr int kValueTiles = kValueDims;
-  // How much of the outputs goes through LDS at a time, in quarters: 16 KiB, or 32 KiB of 16 rows of 256 dims.
-  static constexpr int kMergeParts = kPaired && kHeadSize <= 128 ? 4 : 2;
+  // How much of the outputs goes through LDS at a time, in quarters: 16 KiB, or 32 KiB of 16 rows of 256 dims and more.
+  static constexpr int kMergeParts = kHeadSize > 256 ? 1 : kPaired && kHeadSize <= 128 ? 4 : 2;
   // Score accumulators that have scales of their own.
   static constexpr int kScales = Format::kKBlocks;
 };
