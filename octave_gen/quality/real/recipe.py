@@ -75,7 +75,7 @@ def settings(context: Context, codecs: Mapping[str, Codec], wanted: Sequence[str
 
 
 def codecs(names: Iterable[str]) -> dict[str, Codec]:
-    """By name; where the rotary dims matter, ``octave_k3v4@256`` or ``octave_k3v4@256+search`` is of this model's own."""
+    """By name; what depends on the rotary dims also for those of the model, as ``octave_k3v4@256+search``."""
     found = {}
     for name in names:
         found[name] = make(name, HEAD_SIZE, ROTARY_DIMS)
