@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
@@ -30,7 +30,7 @@ from octave_gen.quality.real.windows import Window, at_ends, at_starts, check_ap
 
 HEAD_SIZE: Final = 256
 ROTARY_DIMS: Final = 64
-"""What Octave's block K keeps at 4 bits. The model turns the whole head; kernels are built for 64 of 256."""
+"""What Octave's block K keeps at 4 bits: kernels are built for 64 of 256, though this model turns the whole head."""
 CALIBRATION_TOKENS: Final = 4096
 CALIBRATION_WINDOWS: Final = 4
 MAX_POSITION: Final = 4095
@@ -71,6 +71,18 @@ def settings(context: Context, codecs: Mapping[str, Codec], wanted: Sequence[str
                 found.append(Setting(name, MAX_POSITION))
             if name == STUDIED:
                 found += [Setting(STUDIED, MODEL_POSITION), Setting(STUDIED, part="k"), Setting(STUDIED, part="v")]
+    return found
+
+
+def codecs(names: Iterable[str]) -> dict[str, Codec]:
+    """By name; what depends on the rotary dims also for those of the model, as ``octave_k3v4@256+search``."""
+    found = {}
+    for name in names:
+        found[name] = make(name, HEAD_SIZE, ROTARY_DIMS)
+        of_model = make(name, HEAD_SIZE, HEAD_SIZE)
+        if of_model.slot_bytes != found[name].slot_bytes:
+            dtype, plus, encoder = name.partition("+")
+            found[f"{dtype}@{HEAD_SIZE}{plus}{encoder}"] = of_model
     return found
 
 
@@ -162,7 +174,7 @@ class Recipe:
 
     @cached_property
     def codecs(self) -> dict[str, Codec]:
-        return {name: make(name, HEAD_SIZE, ROTARY_DIMS) for name in CODECS}
+        return codecs(CODECS)
 
     @cached_property
     def digests(self) -> dict[str, str]:

@@ -10,19 +10,17 @@ import torch
 from torch import Tensor
 
 from octave_gen.errors import OctaveError
-from octave_gen.formats.codecs import make
 from octave_gen.quality.real import recipe
 from octave_gen.quality.real.cache import Quantized, Setting
 from octave_gen.quality.real.model import exact
 from octave_gen.quality.real.recipe import (
     EXACT,
-    HEAD_SIZE,
     MAX_POSITION,
     MODEL_POSITION,
-    ROTARY_DIMS,
     STUDIED,
     Context,
     Recipe,
+    codecs,
     settings,
 )
 from octave_gen.quality.real.report import report
@@ -73,12 +71,25 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_every_setting_of_a_context_once() -> None:
-    codecs = {name: make(name, HEAD_SIZE, ROTARY_DIMS) for name in ("fp16", "turbo3", STUDIED)}
-    labels = [setting.label for setting in settings(Context(300, 1, ("octave_*", "fp16")), codecs)]
+    chosen = codecs(("fp16", "turbo3", STUDIED))
+    labels = [setting.label for setting in settings(Context(300, 1, ("octave_*", "fp16")), chosen)]
     studied = [f"{STUDIED}.centre{MAX_POSITION}", f"{STUDIED}.centre{MODEL_POSITION}", f"{STUDIED}.k", f"{STUDIED}.v"]
     assert labels == ["fp16", STUDIED, *studied]
-    wanted = settings(CONTEXTS[0], codecs, ("turbo*", "fp8"))
+    wanted = settings(CONTEXTS[0], chosen, ("turbo*", "fp8"))
     assert wanted == [Setting("turbo3"), Setting("turbo3", MAX_POSITION)]
+
+
+def test_block_k_is_also_measured_with_all_dims_rotary() -> None:
+    found = codecs(("fp16", STUDIED, "octave_k3v4", "octave_k3v4+search"))
+    sizes = {name: codec.slot_bytes for name, codec in found.items()}
+    assert sizes == {
+        "fp16": 1024,
+        STUDIED: 196,
+        "octave_k3v4": 248,
+        "octave_k3v4@256": 272,
+        "octave_k3v4+search": 248,
+        "octave_k3v4@256+search": 272,
+    }
 
 
 def test_windows_are_measured_in_order_and_only_once(measured: Any) -> None:
