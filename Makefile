@@ -63,8 +63,10 @@ $(REAL)/.installed: pyproject.toml
 	touch $@
 
 $(REAL)/package: | $(REAL)/.installed
+	rm -rf $@.tmp $(REAL)/python3.11-doc_*.deb
 	cd $(REAL) && apt-get download python3.11-doc
-	dpkg-deb --extract $(REAL)/python3.11-doc_*.deb $@
+	dpkg-deb --extract $(REAL)/python3.11-doc_*.deb $@.tmp
+	mv $@.tmp $@
 
 clean:
 	if [ -x $(BIN)/octave-gen ]; then $(BIN)/octave-gen clean; fi

@@ -24,7 +24,7 @@ from octave_gen.errors import OctaveError
 FORMAT: Final = "octave-gen k_center"
 VERSION: Final = 1
 KEY_DTYPES: Final = (torch.float16, torch.bfloat16)
-_NAME = re.compile(r"layers\.(0|[1-9][0-9]*)\.k_center")
+_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,5})\.k_center")
 _COUNTS = ("head_size", "rotary_dims", "max_position", "tokens")
 _HINT = "write it with octave_gen.centring.save"
 
@@ -91,7 +91,7 @@ def _origins(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
     try:
         found = json.loads(metadata["k_center"])
         kind, layers = (found["format"], found["version"]), found["layers"]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise OctaveError("its metadata is not that of centres", where=str(path), hint=_HINT) from error
     if kind != (FORMAT, VERSION) or len(found) != 3 or len(metadata) != 1 or not isinstance(layers, dict):
         raise OctaveError(f"its metadata says {kind}, not {(FORMAT, VERSION)} alone", where=str(path), hint=_HINT)

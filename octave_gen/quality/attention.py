@@ -1,8 +1,8 @@
 """Attention over decoded K and V against attention over the exact ones.
 
-Products are in fp32; logits, softmax and sums over keys in fp64. The logits over decoded keys are s + d, s = q.k less
-the log of its row's sum of exponentials and d = q.(k_hat - k). So KL(p || p_hat) = log(sum exp(s + d)) - sum(p d): no
-error is lost beside a large logit, and a codec that changes nothing gives exact zeros.
+Products are in fp32; logits, softmax and sums over keys in fp64. The logits over decoded keys are s + d, s = q.k and
+d = q.(k_hat - k). So KL(p || p_hat) = log(sum exp(s + d)) - log(sum exp(s)) - sum(p d): no error is lost beside a large
+logit, and a codec that changes nothing gives exact zeros.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def compare(
     as of a `Sample`.
     """
     tokens, group, head = query.shape
+    window = None if window is None else min(window, tokens)
     errors = [k_hat - key for k_hat, _ in decoded]
     exact, losses = Loss(), [Loss() for _ in decoded]
     energy, sought = 0.0, 0
@@ -66,25 +67,26 @@ def compare(
             wanted = target[first:last].repeat_interleave(group) - start
             sought += int((wanted >= 0).sum())
         logits = (rows @ key[start:last].T).double().masked_fill_(hidden, -torch.inf)
-        logits -= logits.logsumexp(-1, keepdim=True)
         exact.found += _found(logits, wanted)
-        weights, total, out = _attend(logits.clone(), value[start:last])
+        top, weights, total, out = _attend(logits, value[start:last])
         energy += _energy(out)
         for loss, error, (_, v_hat) in zip(losses, errors, decoded, strict=True):
             shift = rows @ error[start:last].T
             moved = logits + shift
             loss.found += _found(moved, wanted)
-            _, moved_total, moved_out = _attend(moved, v_hat[start:last])
-            loss.kl += float(((moved_total / total).log() - (weights * shift).sum(-1)).clamp(min=0).sum())
+            moved_top, _, moved_total, moved_out = _attend(moved, v_hat[start:last])
+            mean_shift = (weights * shift).sum(-1) / total
+            loss.kl += float(((moved_total / total).log() + (moved_top - top) - mean_shift).clamp(min=0).sum())
             loss.error += _energy(moved_out - out)
     return Losses(energy, tokens * group, sought, exact, tuple(losses))
 
 
-def _attend(logits: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights before they are divided by their sum (in the place of the logits), the sum, the output."""
-    weights = logits.exp_()
+def _attend(logits: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The largest logit of each row, weights over that of the largest, their sum, the output."""
+    top = logits.amax(-1)
+    weights = (logits - top.unsqueeze(-1)).exp_()
     total = weights.sum(-1)
-    return weights, total, (weights.float() @ value).double() / total.unsqueeze(-1)
+    return top, weights, total, (weights.float() @ value).double() / total.unsqueeze(-1)
 
 
 def _chunks(tokens: int, group: int) -> Iterator[tuple[int, int]]:

@@ -7,6 +7,7 @@ safetensors file, as arrays of one number in an npz file. Anything else in a fil
 
 from __future__ import annotations
 
+import lzma
 import math
 import re
 import zipfile
@@ -27,8 +28,8 @@ from octave_gen.quality.sample import DataSet, Sample
 PARTS: Final = ("q", "k", "v")
 HINT: Final = "a file of samples holds layers.<n>.q, .k and .v for each layer n, as npz or safetensors"
 _DAMAGED: Final = (
-    *(ValueError, TypeError, RuntimeError, EOFError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error, safetensors.SafetensorError),
+    *(ValueError, TypeError, RuntimeError, EOFError, MemoryError, ArithmeticError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, safetensors.SafetensorError),
 )
 """What numpy and safetensors raise for bytes that they do not understand."""
 _KEY: Final = re.compile(r"layers\.(0|[1-9]\d{0,5})\.([qkv])")

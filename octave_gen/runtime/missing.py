@@ -104,7 +104,8 @@ def _near(key: VariantKey, loaded: Sequence[LoadedVariant]) -> Iterator[str]:
         )
         if values:
             found = True
-            yield f"loaded with other {names[0]}: {', '.join(values)}"
+            named = f"; a call names it: encoder={next(iter(values))!r}" if names == ("encoder",) else ""
+            yield f"loaded with other {names[0]}: {', '.join(values)}{named}"
     if not found:
         nearest = sorted(same_kind or loaded, key=lambda variant: (_distance(key, variant.key), variant.name))
         yield "nearest loaded: " + ", ".join(variant.name for variant in nearest[:_NEAREST])

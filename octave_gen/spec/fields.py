@@ -24,12 +24,14 @@ EDITION = 1
 
 @dataclass(frozen=True)
 class Field:
-    """A key and what it can hold. ``fix``: what to write where the key is missing or wrong."""
+    """A key and what it can hold. ``fix``: what to write where the key is missing or wrong; ``default``: the value of a
+    missing list, none if empty."""
 
     key: str
     check: Check
     required: bool = True
     fix: str | None = None
+    default: tuple[str, ...] = ()
 
 
 def _arch_refusal(name: str) -> str | None:
@@ -56,7 +58,7 @@ def spec_fields(table: Mapping[str, Any]) -> tuple[Field, ...]:
         Field("edition", Integer(EDITION, EDITION), fix=f"write edition = {EDITION} as the first line"),
         Field("family", Word("format family", tuple(FAMILIES))),
         Field("cache_dtypes", ListOf(_CACHE_DTYPE)),
-        Field("encoders", ListOf(_ENCODER)),
+        Field("encoders", ListOf(_ENCODER, if_empty=_EVERY.format("encoder")), required=False, default=ENCODERS),
         Field("head_size", replace(dims, offered=possible_heads(families, chips_of(table), kinds_of(table)))),
         Field("rotary_dims", dims),
         Field("gqa_groups", ListOf(_GROUPS)),
@@ -165,6 +167,8 @@ def check_table(table: Mapping[str, Any], fields: Sequence[Field], prefix: str =
             doubtful.add(field.key)
         elif field.key in table:
             values[field.key] = table[field.key]
+        elif field.default:
+            values[field.key] = list(field.default)
     return Checked(values, frozenset(doubtful), tuple(problems))
 
 

@@ -20,22 +20,23 @@ QUERY, KEY, VALUE = values(0, TOKENS, GROUP, HEAD), values(1, TOKENS, HEAD), val
 NOISY = (KEY + 0.2 * values(3, TOKENS, HEAD), VALUE + 0.1 * values(4, TOKENS, HEAD))
 
 
-def row_by_row(k_hat: Tensor, v_hat: Tensor, window: int | None) -> tuple[float, float, float]:
+def row_by_row(k_hat: Tensor, v_hat: Tensor, window: int | None, query: Tensor = QUERY) -> tuple[float, float, float]:
     """Energy of the exact output, energy of its error, sum of KL."""
     energy = error = kl = 0.0
     for token in range(TOKENS):
         seen = slice(0 if window is None else max(0, token + 1 - window), token + 1)
-        for row in QUERY[token].double() * SCALE:
+        for row in query[token].double() * SCALE:
             p = torch.softmax(KEY[seen].double() @ row, dim=-1)
             p_hat = torch.softmax(k_hat[seen].double() @ row, dim=-1)
             out, out_hat = p @ VALUE[seen].double(), p_hat @ v_hat[seen].double()
             energy += float(out.square().sum())
             error += float((out - out_hat).square().sum())
-            kl += float(torch.nn.functional.kl_div(p_hat.log(), p, reduction="sum"))
+            log_p_hat = torch.log_softmax(k_hat[seen].double() @ row, dim=-1)
+            kl += float(torch.nn.functional.kl_div(log_p_hat, p, reduction="sum"))
     return energy, error, kl
 
 
-@pytest.mark.parametrize("window", [None, 1, 5, 32, 100])
+@pytest.mark.parametrize("window", [None, 1, 5, 32, 100, 10**19])
 @pytest.mark.parametrize("chunk", [1, 400, 1 << 17])
 def test_errors_and_kl_of_every_row(monkeypatch: pytest.MonkeyPatch, window: int | None, chunk: int) -> None:
     monkeypatch.setattr(attention, "_CHUNK", chunk)
@@ -52,6 +53,17 @@ def test_what_is_exact_has_no_loss_at_all() -> None:
     found = attention.compare(QUERY, KEY, VALUE, [(KEY.clone(), VALUE.clone()), NOISY], SCALE)
     assert (found.each[0].error, found.each[0].kl) == (0.0, 0.0)
     assert found.each[1].error > 0
+
+
+@pytest.mark.parametrize("factor", [0.3, 0.5, 1.3, 3.0])
+def test_logits_that_move_by_hundreds(factor: float) -> None:
+    query, k_hat = QUERY * 120, KEY * factor
+    assert float(((query.flatten(0, 1) * SCALE) @ (k_hat - KEY).T).abs().max()) > 100
+    found = attention.compare(query, KEY, VALUE, [(k_hat, VALUE)], SCALE)
+    energy, error, kl = row_by_row(k_hat, VALUE, None, query)
+    assert found.energy == pytest.approx(energy, rel=1e-4)
+    assert found.each[0].error == pytest.approx(error, rel=1e-3)
+    assert found.each[0].kl == pytest.approx(kl, rel=1e-3)
 
 
 def test_kl_of_a_tiny_error_beside_large_logits() -> None:

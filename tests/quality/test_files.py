@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,3 +173,12 @@ def test_a_file_that_is_not_there(tmp_path: Path, suffix: str) -> None:
 def test_another_suffix(tmp_path: Path) -> None:
     (tmp_path / "sample.pt").touch()
     assert refused(tmp_path / "sample.pt").what == "is named neither .npz nor .safetensors"
+
+
+def test_a_shape_beyond_all_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "huge.npz"
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"9" * 30 + b",)}\n"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("layers.0.q.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(OctaveError, match="no npz file of plain numbers"):
+        read(path)

@@ -60,7 +60,7 @@ def test_an_encoder_that_is_not_loaded(library: Library, host_ops: Any, store_ar
         gpu.cache_store(**store_arguments, encoder="search", place=place(library))
     assert raised.value.what == (
         "no loaded library holds the kernel store on gfx942: octave_k3v3, head_size 128, rotary_dims 64, "
-        "encoder search, fp16, portable tier\n  loaded with other encoder: plain"
+        "encoder search, fp16, portable tier\n  loaded with other encoder: plain; a call names it: encoder='plain'"
     )
     assert raised.value.hint == (
         "`octave-gen build --arch gfx942` builds store_octave_k3v3_h128r64_search_f16_portable_gfx942; "

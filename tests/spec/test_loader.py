@@ -156,7 +156,11 @@ TOP_LEVEL = {
             '    fix: write encoders = ["plain"]',
         ],
     ),
-    "no encoder": ("encoders", "[]", ["  encoders: the list is empty", ENCODERS]),
+    "no encoder": (
+        "encoders",
+        "[]",
+        ["  encoders: the list is empty", ENCODERS, "    fix: leave the key out to select every encoder"],
+    ),
     "unknown arch": ("archs", '["gfx943"]', ['  archs[0]: "gfx943" is no arch (did you mean gfx942, gfx950?)', CHIPS]),
     "arch in wrong case": (
         "archs",

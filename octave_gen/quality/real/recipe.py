@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -136,7 +137,9 @@ class Recipe:
 
             self.say("tokenizing")
             tokenizer = AutoTokenizer.from_pretrained(self.folder, gguf_file=self.weights.name)
-            torch.save(torch.tensor(tokenizer(text.read(self.folder / "package"))["input_ids"]), path)
+            buffer = io.BytesIO()
+            torch.save(torch.tensor(tokenizer(text.read(self.folder / "package"))["input_ids"]), buffer)
+            write_atomically(path, buffer.getvalue())
         tokens: Tensor = torch.load(path)
         return tokens
 
