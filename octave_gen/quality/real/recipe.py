@@ -54,7 +54,9 @@ class Context:
 
 CONTEXTS: Final = (
     Context(768, 6, ("*",)),
-    Context(4096, 2, ("octave_*", "fp8", "turboquant_3bit_nc", "turboquant_k3v4_nc")),
+    Context(
+        4096, 1, ("octave_*", "fp8", "octopus_3", "turboquant_3bit_nc", "turboquant_k3v4_nc", "turboquant_4bit_nc")
+    ),
 )
 CENTRED_BYTES: Final = 384
 """Slots of more than 6 bits a value lose so little that no centre is tried."""
