@@ -69,7 +69,7 @@ DEFAULT_SEEDS = 4
     help=f"Synthetic samples of each name. Default: {DEFAULT_SEEDS}.",
 )
 @click.option(
-    "--centre",
+    "--center",
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Also measure with K less its centre: safetensors with layers.<n>.k_center.",
@@ -87,7 +87,7 @@ def command(
     group: int | None,
     tokens: int | None,
     seeds: int | None,
-    centre: Path | None,
+    center: Path | None,
     as_json: bool,
     html: Path | None,
 ) -> None:
@@ -103,7 +103,7 @@ def command(
 
     formats = bench.formats(patterns)
     sizes = {"head_size": head_size, "group": group, "tokens": tokens}
-    centers = None if centre is None else _centers(centre, bool(names) or not files)
+    centers = None if center is None else _centers(center, bool(names) or not files)
     if html is not None and not html.parent.is_dir():
         raise wrong_request("there is no such folder", where=str(html.parent), hint="name another file with --html")
     data_sets = _chosen(files, names, {**sizes, "rotary_dims": rotary_dims}, seeds)
@@ -138,7 +138,7 @@ def _centers(file: Path, synthetic: bool) -> dict[int, Tensor]:
     from octave_gen import centring
 
     if synthetic:
-        raise click.UsageError("--centre is of a model's layers: it goes with files alone, without --synthetic")
+        raise click.UsageError("--center is of a model's layers: it goes with files alone, without --synthetic")
     try:
         return centring.load(file)
     except OctaveError as error:

@@ -86,7 +86,7 @@ def test_centred_k(run: Run, sample: Path, tmp_path: Path) -> None:
     centers = {layer: Center(torch.full((1, 64), 0.5), rotary, 20, 20) for layer in (3, 5)}
     file = tmp_path / "centres.safetensors"
     save(file, centers)
-    result = run("quality", sample, "--centre", file, "--formats", "octave_k3v3", "--json")
+    result = run("quality", sample, "--center", file, "--formats", "octave_k3v3", "--json")
     assert result.exit_code == 0
     (data,) = json.loads(result.stdout)["data"]
     plain, centred = data["formats"]
@@ -94,7 +94,7 @@ def test_centred_k(run: Run, sample: Path, tmp_path: Path) -> None:
     assert plain["mean"]["k_error"] != centred["mean"]["k_error"]
     assert plain["mean"]["v_error"] == centred["mean"]["v_error"]
     save(file, {3: centers[3]})
-    result = run("quality", sample, "--centre", file, "--formats", "octave_k3v3")
+    result = run("quality", sample, "--center", file, "--formats", "octave_k3v3")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "layer 5: there is no centre for this layer" in result.stderr
 
@@ -111,8 +111,8 @@ def test_centred_k(run: Run, sample: Path, tmp_path: Path) -> None:
         (("{tmp}/in/sample.npz", "{tmp}/bad.npz"), "error: {tmp}/bad.npz: is no npz file of plain numbers"),
         (("{tmp}/in/sample.npz", "--seeds", "2"), "Error: --seeds is of synthetic data"),
         (("{tmp}/in/sample.npz", "--head-size", "64"), "Error: --head-size is of synthetic data"),
-        (("{tmp}/in/sample.npz", "--centre", "{tmp}/bad.npz"), "error: {tmp}/bad.npz: no safetensors file"),
-        (("--centre", "{tmp}/bad.npz"), "Error: --centre is of a model's layers"),
+        (("{tmp}/in/sample.npz", "--center", "{tmp}/bad.npz"), "error: {tmp}/bad.npz: no safetensors file"),
+        (("--center", "{tmp}/bad.npz"), "Error: --center is of a model's layers"),
         (("--head-size", "32"), "error: a head of 32 dims has no 64 rotary dims"),
         (("--head-size", "96", "--formats", "octave_*"), "no chosen format holds head size 96 with 64 rotary dims"),
         (("--tokens", "63"), "Invalid value for '--tokens'"),
