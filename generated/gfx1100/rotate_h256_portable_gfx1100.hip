@@ -10,23 +10,23 @@ struct Config {
 extern "C" OCTAVE_KERNEL(128, 16) void rotate_h256_bf16_portable_gfx1100(
     __bf16* x,
     const uint32_t* signs,
+    const __bf16* center,
     int64_t token_stride,
     int64_t head_stride,
     int32_t num_tokens,
     int32_t k_layout,
-    int32_t inverse,
-    const __bf16* center) {
-  octave::rotate<Config::kHeadSize, Config::kWaves>(x, signs, token_stride, head_stride, num_tokens, k_layout, inverse, center);
+    int32_t inverse) {
+  octave::rotate<Config::kHeadSize, Config::kWaves>(x, signs, center, token_stride, head_stride, num_tokens, k_layout, inverse);
 }
 
 extern "C" OCTAVE_KERNEL(128, 16) void rotate_h256_f16_portable_gfx1100(
     _Float16* x,
     const uint32_t* signs,
+    const _Float16* center,
     int64_t token_stride,
     int64_t head_stride,
     int32_t num_tokens,
     int32_t k_layout,
-    int32_t inverse,
-    const _Float16* center) {
-  octave::rotate<Config::kHeadSize, Config::kWaves>(x, signs, token_stride, head_stride, num_tokens, k_layout, inverse, center);
+    int32_t inverse) {
+  octave::rotate<Config::kHeadSize, Config::kWaves>(x, signs, center, token_stride, head_stride, num_tokens, k_layout, inverse);
 }

@@ -72,6 +72,7 @@ extern "C" OCTAVE_KERNEL(256, 2) void store_octave_k3v4_compact_h512r128_plain_b
     const int64_t* slot_mapping,
     const uint32_t* k_signs,
     const uint32_t* v_signs,
+    const __bf16* k_center,
     int64_t key_token_stride,
     int64_t key_head_stride,
     int64_t value_token_stride,
@@ -80,10 +81,10 @@ extern "C" OCTAVE_KERNEL(256, 2) void store_octave_k3v4_compact_h512r128_plain_b
     int64_t cache_head_stride,
     int64_t cache_row_stride,
     int32_t num_tokens,
-    int32_t block_size,
-    const __bf16* k_center) {
-  octave::cache_store<Format, Config>(key, value, cache, slot_mapping, k_signs, v_signs, key_token_stride, key_head_stride, value_token_stride,
-      value_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, num_tokens, block_size, k_center);
+    int32_t block_size) {
+  octave::cache_store<Format, Config>(key, value, cache, slot_mapping, k_signs, v_signs, k_center, key_token_stride, key_head_stride,
+      value_token_stride, value_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, num_tokens,
+      block_size);
 }
 
 extern "C" OCTAVE_KERNEL(256, 2) void store_octave_k3v4_compact_h512r128_plain_f16_portable_gfx942(
@@ -93,6 +94,7 @@ extern "C" OCTAVE_KERNEL(256, 2) void store_octave_k3v4_compact_h512r128_plain_f
     const int64_t* slot_mapping,
     const uint32_t* k_signs,
     const uint32_t* v_signs,
+    const _Float16* k_center,
     int64_t key_token_stride,
     int64_t key_head_stride,
     int64_t value_token_stride,
@@ -101,8 +103,8 @@ extern "C" OCTAVE_KERNEL(256, 2) void store_octave_k3v4_compact_h512r128_plain_f
     int64_t cache_head_stride,
     int64_t cache_row_stride,
     int32_t num_tokens,
-    int32_t block_size,
-    const _Float16* k_center) {
-  octave::cache_store<Format, Config>(key, value, cache, slot_mapping, k_signs, v_signs, key_token_stride, key_head_stride, value_token_stride,
-      value_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, num_tokens, block_size, k_center);
+    int32_t block_size) {
+  octave::cache_store<Format, Config>(key, value, cache, slot_mapping, k_signs, v_signs, k_center, key_token_stride, key_head_stride,
+      value_token_stride, value_head_stride, cache_block_stride, cache_head_stride, cache_row_stride, num_tokens,
+      block_size);
 }

@@ -16,12 +16,12 @@ from octave_gen.kernels.base import (
 ARGUMENTS = (
     Argument("x", pointer("Scalar*")),
     Argument("signs", pointer("const uint32_t*")),
+    Argument("center", pointer("const Scalar*")),
     Argument("token_stride", I64),
     Argument("head_stride", I64),
     Argument("num_tokens", I32),
     Argument("k_layout", I32),
     Argument("inverse", I32),
-    Argument("center", pointer("const Scalar*")),
 )
 """Strides in elements. ``k_layout`` non-zero: blocks of 64 dims; zero: the whole head.
 

@@ -25,6 +25,7 @@ ARGUMENTS = (
     Argument("slot_mapping", pointer("const int64_t*")),
     Argument("k_signs", pointer("const uint32_t*")),
     Argument("v_signs", pointer("const uint32_t*")),
+    Argument("k_center", pointer("const Scalar*")),
     Argument("key_token_stride", I64),
     Argument("key_head_stride", I64),
     Argument("value_token_stride", I64),
@@ -34,7 +35,6 @@ ARGUMENTS = (
     Argument("cache_row_stride", I64),
     Argument("num_tokens", I32),
     Argument("block_size", I32),
-    Argument("k_center", pointer("const Scalar*")),
 )
 """Strides of key and value in elements, of the cache in bytes (multiples of 4).
 

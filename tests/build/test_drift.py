@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from blank_documents import DOCUMENTS, write_documents
 
 from octave_gen import manifest, paths, plan, spec
-from octave_gen.build import documents, drift, files
+from octave_gen.build import drift, files
 from octave_gen.build.flydsl import tool, trace, traces
 from octave_gen.errors import OctaveError
 from octave_gen.kernels import KINDS
@@ -28,18 +29,7 @@ SMALL = Spec(
     budgets=tuple(BudgetRule(kernel, "gfx942", Budget(128, 0, 102, 65536, 2)) for kernel in KINDS),
 )
 DECODE = "generated/gfx942/decode_octave_k3v3_h256r64_g6_q4_portable_gfx942.hip"
-DOCUMENTS = {
-    path: "# Mine\n" + "".join(f"<!-- octave-gen:{name} -->\n<!-- /octave-gen:{name} -->\n" for name in blocks)
-    for path, blocks in documents.documents([]).items()
-}
 PAGE = "docs/formats/octave.md"
-
-
-def write_documents(root: Path) -> None:
-    """Documents whose blocks are empty."""
-    for path, text in DOCUMENTS.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
 
 
 @pytest.fixture(autouse=True)

@@ -77,8 +77,10 @@ def test_a_dry_run_says_what_is_there(run: Run, built: tuple[Path, Result], tmp_
     here = run("build", "--filter", NAME, "--out", out, "--dry-run")
     assert here.stdout == f"up-to-date {UNIT}\n"
     elsewhere = run("build", "--filter", "rotate_h*_gfx942", "--out", tmp_path / "new", "--dry-run")
-    assert elsewhere.stdout == f"compile    rotate_h128_portable_gfx942\ncached     {UNIT}\n"
-    assert elsewhere.stderr == "1 cached, 1 compile\n"
+    assert elsewhere.stdout == (
+        f"compile    rotate_h128_portable_gfx942\ncached     {UNIT}\ncompile    rotate_h512_portable_gfx942\n"
+    )
+    assert elsewhere.stderr == "1 cached, 2 compile\n"
     assert not (tmp_path / "new").exists()
     as_json = run("build", "--filter", NAME, "--out", tmp_path / "new", "--dry-run", "--json")
     assert json.loads(as_json.stdout) == [{"arch": "gfx942", "unit": UNIT, "action": "cached"}]

@@ -87,12 +87,12 @@ def test_kernargs(arch: str, report: dict[str, Any]) -> None:
     cache_strides = (16 * 2 * 112, 112, 2 * 112)
     mid_strides = (8 * 5 * 130, 5 * 130, 130)
     store = struct.pack(
-        "<6Q7q2iQ",
+        "<7Q7q2i",
         *(p[name] for name in ("key", "value", "cache", "slot_mapping", "signs", "signs")),
-        *(256, 128, 512, 256, *cache_strides),
-        *(7, 16, 0),
+        *(0, 256, 128, 512, 256, *cache_strides),
+        *(7, 16),
     )
-    rotate = struct.pack("<2Q2q3i4xQ", p["key"], p["signs"], 256, 128, 7, 1, 1, 0)
+    rotate = struct.pack("<3Q2q3i", p["key"], p["signs"], 0, 256, 128, 7, 1, 1)
     decode = struct.pack(
         "<8Q9q5if",
         *(p[name] for name in ("query", "cache", "block_table", "q_to_req", "q_to_klen")),

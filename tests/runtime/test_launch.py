@@ -63,9 +63,9 @@ def test_store(arch: str, threads: int, make_library: Callable[..., Library]) ->
     assert (made.grid, made.threads) == ((1, 2, 1), threads)  # 7 slots of a workgroup's 8 or more
     pointers = (0x1000, 0x2000, 0x7F00_0000_0000, 0x3000, 0x4000, 0x5000)
     strides = (300, 140, 320, 150, 1 << 33, 2048, 128)
-    assert made.kernargs == struct.pack("<6Q7q2iQ", *pointers, *strides, 7, 16, 0)
+    assert made.kernargs == struct.pack("<7Q7q2i", *pointers, 0, *strides, 7, 16)
     centered = launch.store_launch(variant, KEY, VALUE, CACHE, SLOTS, K_SIGNS, V_SIGNS, CENTER)
-    assert centered.kernargs == struct.pack("<6Q7q2iQ", *pointers, *strides, 7, 16, 0xD000)
+    assert centered.kernargs == struct.pack("<7Q7q2i", *pointers, 0xD000, *strides, 7, 16)
 
 
 def test_rotate(make_library: Callable[..., Library]) -> None:
@@ -75,12 +75,12 @@ def test_rotate(make_library: Callable[..., Library]) -> None:
         symbol="rotate_h128_f16_portable_gfx942",
         grid=(3, 2, 1),
         threads=256,
-        kernargs=struct.pack("<2Q2q3i4xQ", 0x1000, 0x4000, 300, 140, 9, 1, 0, 0),
+        kernargs=struct.pack("<3Q2q3i", 0x1000, 0x4000, 0, 300, 140, 9, 1, 0),
     )
     inverse = launch.rotate_launch(variant, KEY, K_SIGNS, k_layout=False, inverse=True)
-    assert inverse.kernargs[-24:] == struct.pack("<3i4xQ", 9, 0, 1, 0)
+    assert inverse.kernargs[-12:] == struct.pack("<3i", 9, 0, 1)
     centered = launch.rotate_launch(variant, KEY, K_SIGNS, k_layout=True, inverse=False, center=CENTER)
-    assert centered.kernargs[-8:] == struct.pack("<Q", 0xD000)
+    assert centered.kernargs[16:24] == struct.pack("<Q", 0xD000)
 
 
 @pytest.mark.parametrize(("query_group", "groups"), [(1, 11), (4, 3)])
@@ -198,7 +198,7 @@ def test_kernargs_end_where_the_table_ends(make_library: Callable[..., Library])
 def test_torch_tensors_serve_too(make_library: Callable[..., Library]) -> None:
     x, signs = torch.zeros(3, 2, 128, dtype=torch.float16), torch.zeros(4, dtype=torch.int32)
     made = launch.rotate_launch(variant_of(make_library(), "rotate"), x, signs, True, True)
-    assert made.kernargs == struct.pack("<2Q2q3i4xQ", x.data_ptr(), signs.data_ptr(), 256, 128, 3, 1, 1, 0)
+    assert made.kernargs == struct.pack("<3Q2q3i", x.data_ptr(), signs.data_ptr(), 0, 256, 128, 3, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ OCTAVE_DEVICE void rotate_vector(const uint32_t* signs, bool inverse, float (&x)
 }
 
 template <int kHeadSize, int kWaves, class Scalar>
-OCTAVE_DEVICE void rotate(Scalar* x, const uint32_t* signs, int64_t token_stride, int64_t head_stride,
-                          int32_t num_tokens, int32_t k_layout, int32_t inverse, const Scalar* center) {
+OCTAVE_DEVICE void rotate(Scalar* x, const uint32_t* signs, const Scalar* center, int64_t token_stride,
+                          int64_t head_stride, int32_t num_tokens, int32_t k_layout, int32_t inverse) {
   const int64_t token = static_cast<int64_t>(workgroup_x()) * kWaves + wave_index();
   if (token >= num_tokens) return;
   Scalar* vector = x + token * token_stride + workgroup_y() * head_stride;

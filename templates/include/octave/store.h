@@ -158,10 +158,10 @@ OCTAVE_DEVICE void encode_slot(const float2 (&k)[StorePlan<Format>::Key::kPairs]
 // Config: kWaves of a workgroup, and which encoder, kSearch or the plain one. k_center: of each kv head, or null.
 template <class Format, class Config, class Scalar>
 OCTAVE_DEVICE void cache_store(const Scalar* key, const Scalar* value, uint8_t* cache, const int64_t* slot_mapping,
-                               const uint32_t* k_signs, const uint32_t* v_signs, int64_t key_token_stride,
-                               int64_t key_head_stride, int64_t value_token_stride, int64_t value_head_stride,
-                               int64_t cache_block_stride, int64_t cache_head_stride, int64_t cache_row_stride,
-                               int32_t num_tokens, int32_t block_size, const Scalar* k_center) {
+                               const uint32_t* k_signs, const uint32_t* v_signs, const Scalar* k_center,
+                               int64_t key_token_stride, int64_t key_head_stride, int64_t value_token_stride,
+                               int64_t value_head_stride, int64_t cache_block_stride, int64_t cache_head_stride,
+                               int64_t cache_row_stride, int32_t num_tokens, int32_t block_size) {
   constexpr int kWaves = Config::kWaves;
   using Plan = StorePlan<Format>;
   using Key = typename Plan::Key;

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from blank_documents import DOCUMENTS, write_documents
 from fly_units import KERNELS, fly_unit
 
 from octave_gen import paths, plan, spec
@@ -16,10 +17,6 @@ from octave_gen.build.flydsl import sources, tool, trace
 from octave_gen.errors import OctaveError
 from octave_gen.plan import Unit
 
-README = "".join(
-    f"<!-- octave-gen:{name} -->\n<!-- /octave-gen:{name} -->\n"
-    for name in ("variants", "counted", "archs", "environment")
-)
 SOUND = "generated/gfx942/sound_h64_flydsl_gfx942.flydsl"
 
 
@@ -39,7 +36,7 @@ def root(flydsl: None, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPa
     """A generated checkout of two units in FlyDSL."""
     planned(monkeypatch, fly_unit("sound"), fly_unit("matrix"))
     monkeypatch.setenv("OCTAVE_CACHE_DIR", str(cache))
-    (tmp_path / "README.md").write_text(README)
+    write_documents(tmp_path)
     drift.generate(tmp_path)
     return tmp_path
 
@@ -110,7 +107,7 @@ def test_without_flydsl_all_else_is_checked(root: Path, monkeypatch: pytest.Monk
 
 def test_without_flydsl_what_has_not_changed_is_generated(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch)
-    (root / "README.md").write_text(README)
+    (root / "README.md").write_text(DOCUMENTS["README.md"])
     (root / "generated" / "gfx942" / "left.hip").write_text("")
     trace_there = (root / SOUND).read_bytes()
     assert {difference.path for difference in drift.generate(root)} == {"README.md", "generated/gfx942/left.hip"}
@@ -131,11 +128,11 @@ def test_without_flydsl_what_has_changed_is_refused(root: Path, monkeypatch: pyt
         path.write_text(json.dumps(described))
     else:
         path.write_text("no JSON")
-    (root / "README.md").write_text(README)
+    (root / "README.md").write_text(DOCUMENTS["README.md"])
     with pytest.raises(OctaveError, match="in FlyDSL have changed, and flydsl is not installed") as raised:
         drift.generate(root)
     assert "pip install" in str(raised.value.hint)
-    assert (root / "README.md").read_text() == README
+    assert (root / "README.md").read_text() == DOCUMENTS["README.md"]
 
 
 def test_a_unit_that_does_not_compile_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
