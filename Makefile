@@ -51,7 +51,7 @@ format: $(INSTALLED)
 dist: $(INSTALLED)
 	$(BIN)/python -m build --outdir dist .
 
-# About an hour of one core: what each format costs a real model (docs/quality.md). Interrupted, it goes on where it was.
+# About an hour of one core, by estimate: what each format costs a real model (docs/quality.md). Interrupted, it goes on where it was.
 quality-real: $(REAL)/.installed $(REAL)/package
 	HF_HUB_OFFLINE=1 $(REAL_BIN)/python -m octave_gen.quality.real $(REAL)
 	$(REAL_BIN)/octave-gen quality $(REAL)/capture.safetensors --center $(REAL)/centres-4095.safetensors
