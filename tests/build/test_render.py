@@ -77,12 +77,12 @@ def test_parameters_are_the_arguments_of_the_kernel_description(units: list[Unit
     assert parameters == [
         "__bf16* x",
         "const uint32_t* signs",
+        "const __bf16* center",
         "int64_t token_stride",
         "int64_t head_stride",
         "int32_t num_tokens",
         "int32_t k_layout",
         "int32_t inverse",
-        "const __bf16* center",
     ]
 
 

@@ -11,7 +11,7 @@ import torch
 
 from octave_gen.arch import ARCHS
 from octave_gen.kernels import KINDS, decode_matrix
-from octave_gen.kernels.base import Geometry, Shape
+from octave_gen.kernels.base import Geometry, Shape, kernarg_table
 from octave_gen.plan import Variant
 from octave_gen.profile.workload import CENTERED, METHODS
 from octave_gen.runtime.library import LoadedVariant, VariantKey
@@ -117,7 +117,8 @@ def test_the_same_launch_with_a_center(name: str, center: str, subject: GetSubje
     assert set(centered.tensors) - set(plain.tensors) == {center}
     assert centered.tensors[center].shape == (1, 256)
     address = centered.tensors[center].data_ptr()
-    assert int.from_bytes(centered.launch.kernargs[-8:], "little") == address
+    offset = next(entry.offset for entry in kernarg_table(one.variant.arguments) if entry.name == center)
+    assert int.from_bytes(centered.launch.kernargs[offset : offset + 8], "little") == address
     assert (centered.work, centered.launch.grid) == (plain.work, plain.launch.grid)
 
 
