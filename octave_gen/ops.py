@@ -27,7 +27,8 @@ num_kv_splits=1, tier=None)``
 
 cache: uint8 [blocks, kv_heads, block_size, slot_bytes] of any strides that are multiples of 4 bytes; slot s is row
 s % block_size of block s // block_size. fmt: 3 octave_k3v3, 4 octave_k3v4, 19 octave_k3v3_compact, 20
-octave_k3v4_compact; the rotary dims follow from slot_bytes. Signs: int32 [head_size / 32], ``sign_tensor(head_size)``.
+octave_k3v4_compact, 51 octave_k4v3_compact; the rotary dims follow from slot_bytes. Signs: int32 [head_size / 32],
+``sign_tensor(head_size)``.
 
 CPU tensors go to the reference. GPU tensors go to a kernel of a library that ``octave_gen.load`` has loaded. Arguments
 that do not fit, and a kernel that is not there, raise ``octave_gen.errors.OctaveError``.

@@ -4,18 +4,16 @@
 
 struct Format {
   static constexpr int kHeadSize = 512;
-  static constexpr int kRotaryDims = 0;
   static constexpr int kCompact = 1;
   static constexpr int kFmt = 19;
-  static constexpr int kKRotaryBits = 4;
-  static constexpr int kKRestBits = 3;
+  static constexpr int kKNibbleDims = 0;
   static constexpr int kVBits = 3;
   static constexpr int kKBlockSize = 512;
   static constexpr int kKBlocks = 1;
   static constexpr int kVBlockSize = 512;
-  static constexpr int kKRotaryOffset = 0;
-  static constexpr int kKRestOffset = 0;
-  static constexpr int kKRestHighPlane = 128;
+  static constexpr int kKNibbleOffset = 0;
+  static constexpr int kKPlaneOffset = 0;
+  static constexpr int kKHighPlane = 128;
   static constexpr int kVOffset = 192;
   static constexpr int kVHighPlane = 320;
   static constexpr int kKScaleOffset = 384;

@@ -4,18 +4,16 @@
 
 struct Format {
   static constexpr int kHeadSize = 128;
-  static constexpr int kRotaryDims = 64;
   static constexpr int kCompact = 0;
   static constexpr int kFmt = 3;
-  static constexpr int kKRotaryBits = 4;
-  static constexpr int kKRestBits = 3;
+  static constexpr int kKNibbleDims = 64;
   static constexpr int kVBits = 3;
   static constexpr int kKBlockSize = 64;
   static constexpr int kKBlocks = 2;
   static constexpr int kVBlockSize = 128;
-  static constexpr int kKRotaryOffset = 0;
-  static constexpr int kKRestOffset = 32;
-  static constexpr int kKRestHighPlane = 48;
+  static constexpr int kKNibbleOffset = 0;
+  static constexpr int kKPlaneOffset = 32;
+  static constexpr int kKHighPlane = 48;
   static constexpr int kVOffset = 56;
   static constexpr int kVHighPlane = 88;
   static constexpr int kKScaleOffset = 104;

@@ -4,18 +4,16 @@
 
 struct Format {
   static constexpr int kHeadSize = 256;
-  static constexpr int kRotaryDims = 128;
   static constexpr int kCompact = 0;
   static constexpr int kFmt = 3;
-  static constexpr int kKRotaryBits = 4;
-  static constexpr int kKRestBits = 3;
+  static constexpr int kKNibbleDims = 128;
   static constexpr int kVBits = 3;
   static constexpr int kKBlockSize = 64;
   static constexpr int kKBlocks = 4;
   static constexpr int kVBlockSize = 256;
-  static constexpr int kKRotaryOffset = 0;
-  static constexpr int kKRestOffset = 64;
-  static constexpr int kKRestHighPlane = 96;
+  static constexpr int kKNibbleOffset = 0;
+  static constexpr int kKPlaneOffset = 64;
+  static constexpr int kKHighPlane = 96;
   static constexpr int kVOffset = 112;
   static constexpr int kVHighPlane = 176;
   static constexpr int kKScaleOffset = 208;

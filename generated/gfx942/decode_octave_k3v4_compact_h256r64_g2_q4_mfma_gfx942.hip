@@ -4,18 +4,16 @@
 
 struct Format {
   static constexpr int kHeadSize = 256;
-  static constexpr int kRotaryDims = 0;
   static constexpr int kCompact = 1;
   static constexpr int kFmt = 20;
-  static constexpr int kKRotaryBits = 4;
-  static constexpr int kKRestBits = 3;
+  static constexpr int kKNibbleDims = 0;
   static constexpr int kVBits = 4;
   static constexpr int kKBlockSize = 256;
   static constexpr int kKBlocks = 1;
   static constexpr int kVBlockSize = 256;
-  static constexpr int kKRotaryOffset = 0;
-  static constexpr int kKRestOffset = 0;
-  static constexpr int kKRestHighPlane = 64;
+  static constexpr int kKNibbleOffset = 0;
+  static constexpr int kKPlaneOffset = 0;
+  static constexpr int kKHighPlane = 64;
   static constexpr int kVOffset = 96;
   static constexpr int kVHighPlane = 224;
   static constexpr int kKScaleOffset = 224;

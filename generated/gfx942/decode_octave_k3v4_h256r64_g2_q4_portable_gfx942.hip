@@ -4,18 +4,16 @@
 
 struct Format {
   static constexpr int kHeadSize = 256;
-  static constexpr int kRotaryDims = 64;
   static constexpr int kCompact = 0;
   static constexpr int kFmt = 4;
-  static constexpr int kKRotaryBits = 4;
-  static constexpr int kKRestBits = 3;
+  static constexpr int kKNibbleDims = 64;
   static constexpr int kVBits = 4;
   static constexpr int kKBlockSize = 64;
   static constexpr int kKBlocks = 4;
   static constexpr int kVBlockSize = 256;
-  static constexpr int kKRotaryOffset = 0;
-  static constexpr int kKRestOffset = 32;
-  static constexpr int kKRestHighPlane = 80;
+  static constexpr int kKNibbleOffset = 0;
+  static constexpr int kKPlaneOffset = 32;
+  static constexpr int kKHighPlane = 80;
   static constexpr int kVOffset = 104;
   static constexpr int kVHighPlane = 232;
   static constexpr int kKScaleOffset = 232;

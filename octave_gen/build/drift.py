@@ -23,6 +23,8 @@ MISSING: Final = "missing"
 CHANGED: Final = "changed"
 ORPHAN: Final = "orphan"
 FIX: Final = "octave-gen generate"
+DIFF_LINES: Final = 200
+"""Of a file that are compared in detail, from the first one that differs on."""
 
 
 def _say_nothing(line: str) -> None:
@@ -138,7 +140,12 @@ def _diff(path: str, present: bytes, wanted: bytes) -> str:
     def lines(data: bytes) -> list[str]:
         return data.decode(errors="backslashreplace").splitlines()
 
-    made = unified_diff(lines(present), lines(wanted), f"{path} (is)", f"{path} (should be)", lineterm="")
+    old, new = lines(present), lines(wanted)
+    same = next((i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new)))
+    # a diff of whole manifests takes difflib minutes
+    part = slice(max(0, same - 3), same + DIFF_LINES)
+    where = f", lines from {part.start + 1}" if part.start else ""
+    made = unified_diff(old[part], new[part], f"{path} (is){where}", f"{path} (should be){where}", lineterm="")
     return "\n".join(made) or "the files differ in line ends or at the end of the file only"
 
 
@@ -150,7 +157,7 @@ def excerpt(differences: Sequence[Difference], files: int = 3, lines: int = 40) 
         diff = difference.diff.splitlines()
         shown += diff[:lines]
         if len(diff) > lines:
-            shown.append(f"... {len(diff) - lines} more lines of {difference.path}")
+            shown.append(f"... and more of {difference.path}")
     if len(changed) > files:
         shown.append(f"... {len(changed) - files} more changed files")
     return "\n".join(shown)

@@ -33,8 +33,8 @@ def slots_near(
     rotated_v = rotate_forward(value.float(), layout.v_block_size, v_signs)
     near_k = _steps(rotated_k, layout.k_block_size)
     parts = [
-        _codes("K rotary codes", found, wanted, near_k[..., : layout.rotary_dims], layout.k_rotary),
-        _codes("K codes", found, wanted, near_k[..., layout.rotary_dims :], layout.k_rest),
+        _codes("K codes of 4 bits", found, wanted, near_k[..., : layout.k_nibbles.dims], layout.k_nibbles),
+        _codes("K codes of 3 bits", found, wanted, near_k[..., layout.k_nibbles.dims :], layout.k_planes),
         _codes("V codes", found, wanted, _steps(rotated_v, layout.v_block_size), layout.v),
         _scales("K scales", found, wanted, layout.k_scales),
         _scales("V scale", found, wanted, layout.v_scale),

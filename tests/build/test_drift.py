@@ -127,6 +127,18 @@ def test_line_ends_count(root: Path, damage: object) -> None:
     assert (root / DECODE).read_bytes() == data
 
 
+def test_the_diff_of_a_long_file_begins_where_it_differs_and_ends(root: Path) -> None:
+    path = root / "generated" / "manifest.json"
+    lines = path.read_text().splitlines()
+    assert len(lines) > 10_000
+    path.write_text("\n".join(lines[:500] + [line + " " for line in lines[500:]]) + "\n")
+    (difference,) = drift.compare(root)
+    head, _, range_, *shown = difference.diff.splitlines()
+    assert head == "--- generated/manifest.json (is), lines from 498"
+    assert [line.strip() for line in shown[:4]] == [*(line.strip() for line in lines[497:500]), f"-{lines[500]}"]
+    assert len(shown) <= 3 + 2 * drift.DIFF_LINES
+
+
 def test_bytes_that_are_no_text(root: Path) -> None:
     (root / DECODE).write_bytes(b"\xff\xfe\x00")
     (difference,) = drift.compare(root)
@@ -256,8 +268,8 @@ def test_an_excerpt_is_bounded(root: Path) -> None:
     long = [drift.Difference("changed", f"f{i}", "\n".join(f"{i}.{n}" for n in range(100))) for i in range(9)]
     shown = drift.excerpt([drift.Difference("orphan", "o"), *long], files=2, lines=3).splitlines()
     assert shown == [
-        *("0.0", "0.1", "0.2", "... 97 more lines of f0"),
-        *("1.0", "1.1", "1.2", "... 97 more lines of f1"),
+        *("0.0", "0.1", "0.2", "... and more of f0"),
+        *("1.0", "1.1", "1.2", "... and more of f1"),
         "... 7 more changed files",
     ]
     assert drift.excerpt([drift.Difference("missing", "m")]) == ""

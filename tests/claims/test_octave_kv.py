@@ -42,8 +42,8 @@ def test_slot_bytes_and_bits_per_value(name: str) -> None:
 def test_bytes_of_block_k(name: str) -> None:
     slot = layout(name)
     assert (slot.k_blocks, slot.k_block_size, slot.v_block_size, slot.slot_align) == (4, 64, 256, 8)
-    assert (slot.k_rotary.offset, slot.k_rotary.end, slot.k_rotary.bits) == (0, 32, 4)
-    assert (slot.k_rest.offset, slot.k_rest.end, slot.k_rest.bits) == (32, 104, 3)
+    assert (slot.k_nibbles.offset, slot.k_nibbles.end, slot.k_nibbles.bits) == (0, 32, 4)
+    assert (slot.k_planes.offset, slot.k_planes.end, slot.k_planes.bits) == (32, 104, 3)
     assert slot.v.size == 256 * slot.v_bits // 8
     assert slot.v_scale.end - slot.k_scales.offset == 10
 
@@ -51,7 +51,7 @@ def test_bytes_of_block_k(name: str) -> None:
 def test_bytes_of_compact_k() -> None:
     slot = layout("octave_k3v3_compact")
     assert (slot.k_blocks, slot.k_block_size, slot.slot_align) == (1, 256, 4)
-    assert [(r.offset, r.end) for r in (slot.k_rest, slot.v)] == [(0, 96), (96, 192)]
+    assert [(r.offset, r.end) for r in (slot.k_planes, slot.v)] == [(0, 96), (96, 192)]
     assert (slot.k_scales.offset, slot.v_scale.end, slot.slot_bytes) == (192, 196, 196)
 
 

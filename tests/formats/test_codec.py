@@ -62,7 +62,7 @@ def test_compact_k_with_4_bit_v_has_the_k_of_one_public_dtype_and_the_v_of_anoth
     key, value = gaussian(7, head, seed=11).half(), gaussian(7, head, seed=12).half()
     mixed, compact, wide = (SlotLayout.of(head, 64, fmt) for fmt in (COMPACT_V4, COMPACT, K3V4))
     slots, of_k, of_v = (quantize(key, value, layout) for layout in (mixed, compact, wide))
-    for name, source, layout in (("k_rest", of_k, compact), ("k_scales", of_k, compact), ("v", of_v, wide)):
+    for name, source, layout in (("k_planes", of_k, compact), ("k_scales", of_k, compact), ("v", of_v, wide)):
         here, there = getattr(mixed, name), getattr(layout, name)
         assert torch.equal(slots[:, here.offset : here.end], source[:, there.offset : there.end])
     assert torch.equal(slots[:, mixed.v_scale.offset :], of_v[:, wide.v_scale.offset : wide.v_scale.end])
@@ -104,7 +104,7 @@ def test_every_block_is_the_scalar_arithmetic(layout: SlotLayout, size: float) -
     slots = quantize(key, value, layout)
     rotated_k = rotate_forward(key.float(), layout.k_block_size).numpy()
     rotated_v = rotate_forward(value.float(), layout.v_block_size).numpy()
-    k_codes = torch.cat([unpack(slots[:, r.offset : r.end], r.bits) for r in (layout.k_rotary, layout.k_rest)], dim=-1)
+    k_codes = torch.cat([unpack(slots[:, r.offset : r.end], r.bits) for r in (layout.k_nibbles, layout.k_planes)], dim=-1)
     v_codes = unpack(slots[:, layout.v.offset : layout.v.end], layout.v_bits)
     scales = slots[:, layout.k_scales.offset : layout.v_scale.end].contiguous().numpy().view("<f2")
     for t in range(len(slots)):
@@ -279,8 +279,8 @@ def test_a_non_finite_value_costs_its_block_and_nothing_else(layout: SlotLayout,
     assert scales[-2] == 0
     assert torch.equal(slot[layout.v.offset : layout.v.end], before[layout.v.offset : layout.v.end])
     assert scales[-1] == scales_of(before, layout)[-1]
-    codes = torch.cat([unpack(slot[r.offset : r.end], r.bits) for r in (layout.k_rotary, layout.k_rest)])
-    old = torch.cat([unpack(before[r.offset : r.end], r.bits) for r in (layout.k_rotary, layout.k_rest)])
+    codes = torch.cat([unpack(slot[r.offset : r.end], r.bits) for r in (layout.k_nibbles, layout.k_planes)])
+    old = torch.cat([unpack(before[r.offset : r.end], r.bits) for r in (layout.k_nibbles, layout.k_planes)])
     assert not codes[head - layout.k_block_size :].any()
     assert torch.equal(codes[: head - layout.k_block_size], old[: head - layout.k_block_size])
     value[2, 1, 0] = bad
@@ -299,7 +299,7 @@ def test_squares_that_overflow_count_as_non_finite() -> None:
     assert scales_of(quantize(below.bfloat16(), quiet, layout), layout)[0].tolist() == [0, 65504, 0, 0, 0]
     slots = quantize(above.bfloat16(), quiet, layout)
     assert not scales_of(slots, layout).any()
-    codes = unpack(slots[:, layout.k_rest.offset : layout.k_rest.end], 3)
+    codes = unpack(slots[:, layout.k_planes.offset : layout.k_planes.end], 3)
     assert not codes[0, :64].any()
     assert (codes[0, 64:] == 3).all()
 

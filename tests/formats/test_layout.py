@@ -49,7 +49,7 @@ def test_slot_bytes_of_the_public_table(shape: tuple[int, int]) -> None:
 )
 def test_offsets_of_256_64(fmt: int, offsets: tuple[int, ...]) -> None:
     layout = SlotLayout.of(256, 64, fmt)
-    assert (layout.k_rest.offset, layout.v.offset, layout.k_scales.offset, layout.slot_bytes) == offsets
+    assert (layout.k_planes.offset, layout.v.offset, layout.k_scales.offset, layout.slot_bytes) == offsets
 
 
 @pytest.mark.parametrize(("head", "slot_bytes"), [(64, 60), (128, 116), (256, 228), (512, 452)])
@@ -61,18 +61,18 @@ def test_compact_k_with_4_bit_v_has_no_public_counterpart(head: int, slot_bytes:
 
 @pytest.mark.parametrize("layout", ALL_LAYOUTS, ids=str)
 def test_regions_tile_the_slot(layout: SlotLayout) -> None:
-    regions = (layout.k_rotary, layout.k_rest, layout.v, layout.k_scales, layout.v_scale, layout.pad)
+    regions = (layout.k_nibbles, layout.k_planes, layout.v, layout.k_scales, layout.v_scale, layout.pad)
     assert regions[0].offset == 0
     assert all(a.end == b.offset for a, b in itertools.pairwise(regions))
     assert regions[-1].end == layout.slot_bytes
     assert all(r.size * 8 == r.dims * r.bits for r in regions[:-1])
     assert layout.slot_bytes % layout.slot_align == 0
     assert layout.pad.size < layout.slot_align
-    assert layout.k_rotary.dims + layout.k_rest.dims == layout.v.dims == layout.head_size
+    assert layout.k_nibbles.dims + layout.k_planes.dims == layout.v.dims == layout.head_size
     assert layout.k_blocks * layout.k_block_size == layout.head_size
     assert layout.k_scales.dims == layout.k_blocks
     # what kernels load as dwords starts on dwords; fp16 scales on even bytes
-    for offset in (layout.k_rest.offset, layout.k_rest.high_plane, layout.v.offset, layout.v.high_plane):
+    for offset in (layout.k_planes.offset, layout.k_planes.high_plane, layout.v.offset, layout.v.high_plane):
         assert offset % 4 == 0
     assert layout.k_scales.offset % 4 == 0
 
@@ -147,9 +147,9 @@ def test_template_constants_of_256_64_k3v4() -> None:
         ("k_block_size", 64),
         ("k_blocks", 4),
         ("v_block_size", 256),
-        ("k_rotary_offset", 0),
-        ("k_rest_offset", 32),
-        ("k_rest_high_plane", 80),
+        ("k_nibble_offset", 0),
+        ("k_plane_offset", 32),
+        ("k_high_plane", 80),
         ("v_offset", 104),
         ("v_high_plane", 232),
         ("k_scale_offset", 232),
@@ -170,6 +170,6 @@ def test_c_constants_are_the_template_constants() -> None:
 
 def test_three_bit_planes_meet() -> None:
     layout = SlotLayout.of(256, 64, K3V3)
-    assert layout.k_rest.high_plane == 32 + 192 // 4
+    assert layout.k_planes.high_plane == 32 + 192 // 4
     assert layout.v.high_plane == 104 + 256 // 4
     assert layout.v.end - layout.v.high_plane == 256 // 8

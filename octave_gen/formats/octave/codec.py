@@ -95,7 +95,7 @@ def quantize(
     slots = torch.zeros(*key.shape[:-1], layout.slot_bytes, dtype=torch.uint8)
     k_blocks = rotated_k.reshape(*key.shape[:-1], layout.k_blocks, layout.k_block_size)
     k_scales = []
-    for region, blocks in zip((layout.k_rotary, layout.k_rest), _split_k(k_blocks, layout), strict=True):
+    for region, blocks in zip((layout.k_nibbles, layout.k_planes), _split_k(k_blocks, layout), strict=True):
         codes, scales = encode_block(blocks, region.bits, encoder)
         _write(slots, region, pack(codes.flatten(-2), region.bits))
         k_scales.append(scales)
@@ -118,7 +118,7 @@ def dequantize(slots: Tensor, layout: SlotLayout, dtype: torch.dtype = torch.flo
         )
     scales = _read(slots, layout.k_scales).contiguous().view(torch.float16).to(dtype)
     v_scale = _read(slots, layout.v_scale).contiguous().view(torch.float16).to(dtype)
-    levels = torch.cat([_levels(slots, region, dtype) for region in (layout.k_rotary, layout.k_rest)], dim=-1)
+    levels = torch.cat([_levels(slots, region, dtype) for region in (layout.k_nibbles, layout.k_planes)], dim=-1)
     k_blocks = levels.reshape(*slots.shape[:-1], layout.k_blocks, layout.k_block_size)
     k = (k_blocks * scales.unsqueeze(-1) / LUT_ONE).flatten(-2)
     return k, _levels(slots, layout.v, dtype) * v_scale / LUT_ONE
@@ -133,8 +133,8 @@ def _codes_of(encoder: str) -> Callable[[Tensor, Tensor, int], Tensor]:
 
 
 def _split_k(blocks: Tensor, layout: SlotLayout) -> tuple[Tensor, Tensor]:
-    rotary_blocks = layout.rotary_dims // layout.k_block_size
-    return blocks[..., :rotary_blocks, :], blocks[..., rotary_blocks:, :]
+    nibble_blocks = layout.k_nibbles.dims // layout.k_block_size
+    return blocks[..., :nibble_blocks, :], blocks[..., nibble_blocks:, :]
 
 
 def _levels(slots: Tensor, region: Region, dtype: torch.dtype) -> Tensor:

@@ -8,11 +8,11 @@ from octave_gen.formats.octave.encoders import DEFAULT_ENCODER, ENCODERS, SEARCH
 from octave_gen.formats.octave.layout import (
     BLOCK_DIMS,
     CACHE_DTYPES,
-    COMPACT_FLAG,
     MAX_HEAD_SIZE,
     NAME,
     SlotLayout,
     geometry_problem,
+    is_compact,
 )
 
 
@@ -36,7 +36,7 @@ class OctaveFamily:
 
     def refuse(self, head_size: int, rotary_dims: int, dtype: CacheDtype) -> str | None:
         """Why no kernel is offered for a shape, or None: what `layout` cannot hold, and full rotary."""
-        problem = geometry_problem(head_size, rotary_dims, dtype.fmt >= COMPACT_FLAG)
+        problem = geometry_problem(head_size, rotary_dims, is_compact(dtype.fmt))
         if problem is None and rotary_dims == head_size:
             problem = (
                 f"full rotary (rotary_dims = head_size = {head_size}): the Octave family is made for partial rotary "

@@ -1,10 +1,10 @@
 """The Octave slot: the bytes of one token and kv head, written once for Python and C++. Needs no torch.
 
-    [K rotary, 4-bit codes][K rest, 3-bit codes][V codes][fp16 scales: K blocks in order, then V][zero pad]
+    [K, 4-bit codes][K, 3-bit codes][V codes][fp16 scales: K blocks in order, then V][zero pad]
 
-Block K rotates 64 dims at a time, keeps the rotary dims at 4 bits and has one scale per 64 dims; its slots are
-aligned to 8 bytes. Compact K rotates the whole head, is 3-bit throughout with one scale, aligned to 4 bytes, and does
-not depend on the rotary dims.
+Block K rotates 64 dims at a time, keeps the rotary dims at 4 bits and the rest at 3, and has one scale per 64 dims; its
+slots are aligned to 8 bytes. Compact K rotates the whole head, has codes of one width and one scale, is aligned to 4
+bytes, and does not depend on the rotary dims.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from octave_gen.formats.bytemap import Field
 
 BLOCK_DIMS = 64  # dims of one Hadamard block of block K; head_size and rotary_dims are multiples of it
 MAX_HEAD_SIZE = 512  # the sign words the format defines end here
-K_ROTARY_BITS = 4
-K_REST_BITS = 3
+CODE_BITS = (3, 4)
 SCALE_BYTES = 2  # fp16
 NAME = "octave"
-COMPACT_FLAG = 16  # fmt = v_bits + 16 * compact
+COMPACT_FLAG = 16  # fmt = v_bits + 16 * compact + 32 * (4-bit K throughout)
+K4_FLAG = 32
 CACHE_DTYPES = (
     CacheDtype("octave_k3v3_compact", NAME, 3 + COMPACT_FLAG),
     CacheDtype("octave_k3v3", NAME, 3),
     CacheDtype("octave_k3v4_compact", NAME, 4 + COMPACT_FLAG),
+    CacheDtype("octave_k4v3_compact", NAME, 3 + COMPACT_FLAG + K4_FLAG),
     CacheDtype("octave_k3v4", NAME, 4),
 )
 FMTS = tuple(sorted(dtype.fmt for dtype in CACHE_DTYPES))
@@ -69,7 +70,7 @@ def geometry_problem(head_size: int, rotary_dims: int, compact: bool) -> str | N
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Byte layout of a slot. `rotary_dims` counts the dims stored as K rotary; it is 0 for compact K, which has none.
+    """Byte layout of a slot. k_bits: of K, but for block K's first `rotary_dims` with 4. Compact K has 0 of those.
 
     Equal slots are equal objects, wherever the layout came from: a spec or the slot size of a cache.
     """
@@ -77,12 +78,15 @@ class SlotLayout:
     head_size: int
     rotary_dims: int
     compact: bool
+    k_bits: int
     v_bits: int
 
     def __post_init__(self) -> None:
+        if self.k_bits not in CODE_BITS or self.v_bits not in CODE_BITS:
+            raise OctaveError(f"codes have 3 or 4 bits, got k_bits {self.k_bits} and v_bits {self.v_bits}")
         _check_fmt(self.fmt)
         if self.compact and self.rotary_dims:
-            raise OctaveError(f"compact K has no rotary region, got rotary_dims {self.rotary_dims}", hint="pass 0")
+            raise OctaveError(f"compact K stores all dims alike, got rotary_dims {self.rotary_dims}", hint="pass 0")
         rotary_dims = BLOCK_DIMS if self.compact else self.rotary_dims
         problem = geometry_problem(self.head_size, rotary_dims, self.compact)
         if problem:
@@ -92,11 +96,12 @@ class SlotLayout:
     def of(cls, head_size: int, rotary_dims: int, fmt: int) -> SlotLayout:
         """The layout of a model's shape: rotary_dims are the model's, for compact K too."""
         _check_fmt(fmt)
-        compact = fmt >= COMPACT_FLAG
+        compact = is_compact(fmt)
         problem = geometry_problem(head_size, rotary_dims, compact)
         if problem:
             raise OctaveError(problem)
-        return cls(head_size, 0 if compact else rotary_dims, compact, fmt % COMPACT_FLAG)
+        k_bits = 4 if fmt & K4_FLAG else 3
+        return cls(head_size, 0 if compact else rotary_dims, compact, k_bits, fmt % COMPACT_FLAG)
 
     @classmethod
     def from_slot_bytes(cls, head_size: int, slot_bytes: int, fmt: int) -> SlotLayout:
@@ -119,7 +124,7 @@ class SlotLayout:
 
     @property
     def fmt(self) -> int:
-        return self.v_bits + COMPACT_FLAG * self.compact
+        return self.v_bits + COMPACT_FLAG * self.compact + K4_FLAG * (self.k_bits == 4)
 
     @property
     def k_block_size(self) -> int:
@@ -140,16 +145,18 @@ class SlotLayout:
         return 4 if self.compact else 8
 
     @cached_property
-    def k_rotary(self) -> Region:
-        return _codes(0, self.rotary_dims, K_ROTARY_BITS)
+    def k_nibbles(self) -> Region:
+        """K at 4 bits: block K's rotary dims, or all dims."""
+        return _codes(0, self.head_size if self.k_bits == 4 else self.rotary_dims, 4)
 
     @cached_property
-    def k_rest(self) -> Region:
-        return _codes(self.k_rotary.end, self.head_size - self.rotary_dims, K_REST_BITS)
+    def k_planes(self) -> Region:
+        """The rest of K, at 3 bits."""
+        return _codes(self.k_nibbles.end, self.head_size - self.k_nibbles.dims, 3)
 
     @cached_property
     def v(self) -> Region:
-        return _codes(self.k_rest.end, self.head_size, self.v_bits)
+        return _codes(self.k_planes.end, self.head_size, self.v_bits)
 
     @cached_property
     def k_scales(self) -> Region:
@@ -170,8 +177,8 @@ class SlotLayout:
     def byte_map(self) -> tuple[Field, ...]:
         """The slot's bytes in order, planes of 3-bit codes apart; fields of no bytes included."""
         return (
-            *_code_fields("K codes", self.k_rotary, 0),
-            *_code_fields("K codes", self.k_rest, self.rotary_dims),
+            *_code_fields("K codes", self.k_nibbles, 0),
+            *_code_fields("K codes", self.k_planes, self.k_nibbles.dims),
             *_code_fields("V codes", self.v, 0),
             Field(
                 f"K scales, fp16, one for each {BLOCK_DIMS} dims" if self.k_blocks > 1 else "K scale, fp16",
@@ -187,18 +194,16 @@ class SlotLayout:
         """Offsets in bytes from the slot's start, sizes in dims or bytes as named; the order is fixed."""
         return {
             "head_size": self.head_size,
-            "rotary_dims": self.rotary_dims,
             "compact": int(self.compact),
             "fmt": self.fmt,
-            "k_rotary_bits": K_ROTARY_BITS,
-            "k_rest_bits": K_REST_BITS,
+            "k_nibble_dims": self.k_nibbles.dims,
             "v_bits": self.v_bits,
             "k_block_size": self.k_block_size,
             "k_blocks": self.k_blocks,
             "v_block_size": self.v_block_size,
-            "k_rotary_offset": self.k_rotary.offset,
-            "k_rest_offset": self.k_rest.offset,
-            "k_rest_high_plane": self.k_rest.high_plane,
+            "k_nibble_offset": self.k_nibbles.offset,
+            "k_plane_offset": self.k_planes.offset,
+            "k_high_plane": self.k_planes.high_plane,
             "v_offset": self.v.offset,
             "v_high_plane": self.v.high_plane,
             "k_scale_offset": self.k_scales.offset,
@@ -211,6 +216,10 @@ class SlotLayout:
     def c_constants(self) -> str:
         """`static constexpr int kSlotBytes = 248;` and so on: members of a C++ struct, one a line."""
         return render_c_ints(self.template_constants())
+
+
+def is_compact(fmt: int) -> bool:
+    return bool(fmt & COMPACT_FLAG)
 
 
 def _check_fmt(fmt: int) -> None:

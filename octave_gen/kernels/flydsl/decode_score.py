@@ -77,10 +77,10 @@ def score_tile(
 
 def key_operand(tile: Tile, key: SimpleNamespace, place: SimpleNamespace, block: int) -> Operand:
     """int8 of the lane's 16 dims of a block."""
-    if block < tile.rotary_blocks:
-        words = [fx.Uint32(word) for word in key.rotary[block]]
+    if block < tile.nibble_blocks:
+        words = [fx.Uint32(word) for word in key.nibbles[block]]
         return [codebook.lookup4(SIGNED, codebook.nibble_codes(words[q // 2], q % 2), place.bytes) for q in range(4)]
-    low, high = (fx.Uint32(word) for word in key.rest[block - tile.rotary_blocks])
+    low, high = (fx.Uint32(word) for word in key.planes[block - tile.nibble_blocks])
     high = high >> place.key_shift
     return [codebook.lookup3(SIGNED, codebook.plane_codes(low, high, q)) for q in range(4)]
 

@@ -88,12 +88,12 @@ class Tile:
         return self.head_size // _BLOCK
 
     @property
-    def rotary_blocks(self) -> int:
-        return self.layout.rotary_dims // _BLOCK
+    def nibble_blocks(self) -> int:
+        return self.layout.k_nibbles.dims // _BLOCK
 
     @property
-    def rest_blocks(self) -> int:
-        return self.blocks - self.rotary_blocks
+    def plane_blocks(self) -> int:
+        return self.blocks - self.nibble_blocks
 
     @property
     def scales(self) -> int:
@@ -181,8 +181,8 @@ def offsets(tile: Tile, row_stride: Value) -> SimpleNamespace:
         scale=first,
         value=first + (dim // 8 if tile.layout.v_bits == 4 else dim // 16) * 4,
     )
-    if tile.rotary_blocks:
-        found.rotary = lane * stride + 8 * group
+    if tile.nibble_blocks:
+        found.nibbles = lane * stride + 8 * group
     if tile.layout.v_bits == 3:
         found.value_high = first + dim // 32 * 4
     return found
@@ -201,7 +201,7 @@ def places(tile: Tile) -> SimpleNamespace:
         key_shift=group % 2 * 4,
         value_shift=dim % 16 // 4 * 2,
         value_high_shift=dim % 32 // 4,
-        # Where only K's rotary dims are looked up so, the register is worth more.
+        # Where only K's 4-bit dims are looked up so, the register is worth more.
         bytes=lanes.opaque(fx.Uint32(PLACES)) if tile.layout.v_bits == 4 else PLACES,
     )
 
@@ -209,21 +209,21 @@ def places(tile: Tile) -> SimpleNamespace:
 def load_key(tile: Tile, buffer: Value, row_stride: Value, offset: SimpleNamespace) -> SimpleNamespace:
     """K of a tile: words of its blocks, and the scales of the four tokens whose scores the lane gets."""
     layout = tile.layout
-    scale, rotary, rest, high = (
+    scale, nibbles, planes, high = (
         layout.k_scales.offset,
-        layout.k_rotary.offset,
-        layout.k_rest.offset,
-        layout.k_rest.high_plane,
+        layout.k_nibbles.offset,
+        layout.k_planes.offset,
+        layout.k_planes.high_plane,
     )
     return SimpleNamespace(
         scale=[memory.load_words(buffer, offset.scale + scale, t * row_stride, tile.scale_words) for t in range(4)],
-        rotary=[memory.load_words(buffer, offset.rotary + (rotary + 32 * b), 0, 2) for b in range(tile.rotary_blocks)],
-        rest=[
+        nibbles=[memory.load_words(buffer, offset.nibbles + (nibbles + 32 * b), 0, 2) for b in range(tile.nibble_blocks)],
+        planes=[
             [
-                memory.load_word(buffer, offset.key + (rest + 16 * b)),
+                memory.load_word(buffer, offset.key + (planes + 16 * b)),
                 memory.load_word(buffer, offset.key_high + (high + 8 * b)),
             ]
-            for b in range(tile.rest_blocks)
+            for b in range(tile.plane_blocks)
         ],
     )
 
@@ -245,5 +245,5 @@ def load_value(tile: Tile, buffer: Value, row_stride: Value, offset: SimpleNames
 def all_words(words: SimpleNamespace) -> list[Value]:
     """Every word of a tile."""
     key, value = words.key, words.value
-    found = [word for several in (*key.scale, *key.rotary, *key.rest, *value.low) for word in several]
+    found = [word for several in (*key.scale, *key.nibbles, *key.planes, *value.low) for word in several]
     return [*found, *value.high, *value.scale]

@@ -33,7 +33,7 @@ class PackedUnit(Carried):
 
     def __init__(self, layout: SlotLayout, tile: Tile, place: Place, row_stride: Value) -> None:
         self.layout, self.tile, self.place, self.row_stride = layout, tile, place, row_stride
-        self.rotary_blocks = layout.rotary_dims // 64
+        self.nibble_blocks = layout.k_nibbles.dims // 64
         self.block = place.wave & (tile.subtile_waves - 1)  # of K
         self.key_shift = fx.Uint32((place.group & 1) * 4)
         self.keys = self._key_offsets()
@@ -55,16 +55,16 @@ class PackedUnit(Carried):
         """Of the two words of K: neighbours of 4-bit codes, or the two planes of 3-bit ones."""
         layout, group = self.layout, self.place.group
         token = self.place.row * self.row_stride
-        rest = self.block - self.rotary_blocks
+        plane_block = self.block - self.nibble_blocks
         planes = [
-            token + layout.k_rest.offset + 16 * rest + 4 * group,
-            token + layout.k_rest.high_plane + 8 * rest + (group >> 1) * 4,
+            token + layout.k_planes.offset + 16 * plane_block + 4 * group,
+            token + layout.k_planes.high_plane + 8 * plane_block + (group >> 1) * 4,
         ]
-        if not self.rotary_blocks:
+        if not self.nibble_blocks:
             return planes
-        nibbles = token + layout.k_rotary.offset + 32 * self.block + 8 * group
-        rotary = self.block < self.rotary_blocks
-        return [rotary.select(nibbles, planes[0]), rotary.select(nibbles + 4, planes[1])]
+        nibbles = token + layout.k_nibbles.offset + 32 * self.block + 8 * group
+        in_nibbles = self.block < self.nibble_blocks
+        return [in_nibbles.select(nibbles, planes[0]), in_nibbles.select(nibbles + 4, planes[1])]
 
     def load_keys(self, base: Value) -> None:
         """And the scale, of the subtile at ``base``."""
@@ -95,17 +95,17 @@ class PackedUnit(Carried):
     @device
     def _quads(self) -> list[Value]:
         """Of K's dims, as int8."""
-        quads = self._rest_quads()
-        if fx.const_expr(self.rotary_blocks > 0):
-            quads = self._rotary_quads() if self.block < self.rotary_blocks else self._rest_quads()
+        quads = self._plane_quads()
+        if fx.const_expr(self.nibble_blocks > 0):
+            quads = self._nibble_quads() if self.block < self.nibble_blocks else self._plane_quads()
         return quads
 
-    def _rotary_quads(self) -> list[Value]:
+    def _nibble_quads(self) -> list[Value]:
         return [
             self._lookup4(SIGNED, nibble_codes(self.key_words[quad // 2], quad % 2)) for quad in fx.range_constexpr(4)
         ]
 
-    def _rest_quads(self) -> list[Value]:
+    def _plane_quads(self) -> list[Value]:
         low, high = self.key_words
         return [lookup3(SIGNED, plane_codes(low, high >> self.key_shift, quad)) for quad in fx.range_constexpr(4)]
 

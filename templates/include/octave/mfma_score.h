@@ -84,11 +84,11 @@ OCTAVE_DEVICE void score_tile(const TileWords<Format, Tile>& words, const MfmaLa
     uint32_t keys[4];
 #pragma unroll
     for (int quad = 0; quad < 4; ++quad) {
-      if (b < Tile::kRotaryBlocks) {
-        keys[quad] = lookup4<Format>(nibble_codes(words.rotary[b][quad / 2], quad % 2), lane.places);
+      if (b < Tile::kNibbleBlocks) {
+        keys[quad] = lookup4<Format>(nibble_codes(words.nibbles[b][quad / 2], quad % 2), lane.places);
       } else {
-        keys[quad] = lookup3<Format>(plane_codes(words.low[b - Tile::kRotaryBlocks],
-                                                 words.high[b - Tile::kRotaryBlocks] >> lane.key_shift, quad));
+        keys[quad] = lookup3<Format>(plane_codes(words.low[b - Tile::kNibbleBlocks],
+                                                 words.high[b - Tile::kNibbleBlocks] >> lane.key_shift, quad));
       }
     }
 #pragma unroll

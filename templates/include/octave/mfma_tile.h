@@ -21,8 +21,8 @@ struct MfmaTile {
   static constexpr int kHalves = kPaired ? 1 : 2;
   static constexpr int kColumnRows = kPaired ? 8 : 16;
   static constexpr int kBlocks = kHeadSize / 64;
-  static constexpr int kRotaryBlocks = Format::kRotaryDims / 64;
-  static constexpr int kRestBlocks = kBlocks - kRotaryBlocks;
+  static constexpr int kNibbleBlocks = Format::kKNibbleDims / 64;
+  static constexpr int kPlaneBlocks = kBlocks - kNibbleBlocks;
   // Bytes of a row of the query in LDS: padded, so that 16 lanes that read 16 rows meet different banks.
   static constexpr int kQueryStride = kHeadSize + 16;
   // A lane unpacks kValueDims consecutive dims of V, one for each matrix instruction.
@@ -54,9 +54,9 @@ struct MfmaShared {
 template <class Format, class Tile>
 struct TileWords {
   static constexpr int kDims = Tile::kValueDims;
-  uint32_t rotary[max(1, Tile::kRotaryBlocks)][2];
-  uint32_t low[max(1, Tile::kRestBlocks)];
-  uint32_t high[max(1, Tile::kRestBlocks)];
+  uint32_t nibbles[max(1, Tile::kNibbleBlocks)][2];
+  uint32_t low[max(1, Tile::kPlaneBlocks)];
+  uint32_t high[max(1, Tile::kPlaneBlocks)];
   // V of four tokens: nibbles, or the two planes.
   uint32_t value[4][Format::kVBits == 4 ? max(1, kDims / 8) : max(1, kDims / 16)];
   uint32_t value_high[4][Format::kVBits == 4 ? 1 : max(1, kDims / 32)];
@@ -66,14 +66,16 @@ struct TileWords {
 
   // Keeps their registers until here: what takes them before would wait for the loads of a tile that is not there.
   OCTAVE_MEMBER void hold() const {
-    if constexpr (Tile::kRotaryBlocks > 0) hold_all(rotary);
+    if constexpr (Tile::kNibbleBlocks > 0) hold_all(nibbles);
     hold_all(value);
     if constexpr (Format::kVBits == 3) hold_all(value_high);
     hold_all(key_scale);
+    if constexpr (Tile::kPlaneBlocks > 0) {
 #pragma unroll
-    for (uint32_t word : low) asm volatile("" ::"v"(word));
+      for (uint32_t word : low) asm volatile("" ::"v"(word));
 #pragma unroll
-    for (uint32_t word : high) asm volatile("" ::"v"(word));
+      for (uint32_t word : high) asm volatile("" ::"v"(word));
+    }
     // In pairs: apart they cost the loop of two columns registers.
     asm volatile("" ::"v"(value_scale[0] | value_scale[1] << 16), "v"(value_scale[2] | value_scale[3] << 16));
   }
@@ -93,7 +95,7 @@ struct TileWords {
 // of four tokens of V. Shifts say where its dims start in a dword that other lanes share.
 template <class Format, class Tile>
 struct MfmaLane {
-  uint32_t rotary;
+  uint32_t nibbles;
   uint32_t key;
   uint32_t key_high;
   uint32_t value;
@@ -102,7 +104,7 @@ struct MfmaLane {
   int key_shift;
   int value_shift;
   int value_high_shift;
-  // kPlaces. Where only K's rotary dims are looked up so, the register is worth more.
+  // kPlaces. Where only K's 4-bit dims are looked up so, the register is worth more.
   uint32_t places;
 
   static OCTAVE_MEMBER MfmaLane of(int row_stride) {
@@ -110,7 +112,7 @@ struct MfmaLane {
     const int group = lane_index() / 16;
     const int dim = lane * Tile::kValueDims;
     MfmaLane self;
-    self.rotary = lane * row_stride + 8 * group;
+    self.nibbles = lane * row_stride + 8 * group;
     self.key = lane * row_stride + 4 * group;
     self.key_high = lane * row_stride + group / 2 * 4;
     self.key_shift = group % 2 * 4;
@@ -125,8 +127,8 @@ struct MfmaLane {
   // As if the offsets depended on the tile at `base`: the compiler then adds constants to them in the loads, and keeps
   // no sum of theirs in a register from tile to tile.
   OCTAVE_MEMBER void next_tile(const uint8_t* base) {
-    if constexpr (Tile::kRotaryBlocks > 0) asm("" : "+v"(rotary) : "s"(base));
-    if constexpr (Tile::kRestBlocks > 0) asm("" : "+v"(key), "+v"(key_high) : "s"(base));
+    if constexpr (Tile::kNibbleBlocks > 0) asm("" : "+v"(nibbles) : "s"(base));
+    if constexpr (Tile::kPlaneBlocks > 0) asm("" : "+v"(key), "+v"(key_high) : "s"(base));
     asm("" : "+v"(value), "+v"(scale) : "s"(base));
     if constexpr (Format::kVBits == 3) asm("" : "+v"(value_high) : "s"(base));
   }
@@ -168,17 +170,17 @@ OCTAVE_DEVICE void load_key(const uint8_t* base, int row_stride, const MfmaLane<
     load_words(buffer, lane.scale + Format::kKScaleOffset, t * row_stride, words.key_scale[t]);
   }
 #pragma unroll
-  for (int b = 0; b < Tile::kRotaryBlocks; ++b) {
+  for (int b = 0; b < Tile::kNibbleBlocks; ++b) {
     const auto pair =
-        __builtin_amdgcn_raw_buffer_load_b64(buffer, lane.rotary + (Format::kKRotaryOffset + 32 * b), 0, 0);
-    words.rotary[b][0] = pair[0];
-    words.rotary[b][1] = pair[1];
+        __builtin_amdgcn_raw_buffer_load_b64(buffer, lane.nibbles + (Format::kKNibbleOffset + 32 * b), 0, 0);
+    words.nibbles[b][0] = pair[0];
+    words.nibbles[b][1] = pair[1];
   }
 #pragma unroll
-  for (int b = 0; b < Tile::kRestBlocks; ++b) {
-    words.low[b] = __builtin_amdgcn_raw_buffer_load_b32(buffer, lane.key + (Format::kKRestOffset + 16 * b), 0, 0);
+  for (int b = 0; b < Tile::kPlaneBlocks; ++b) {
+    words.low[b] = __builtin_amdgcn_raw_buffer_load_b32(buffer, lane.key + (Format::kKPlaneOffset + 16 * b), 0, 0);
     words.high[b] =
-        __builtin_amdgcn_raw_buffer_load_b32(buffer, lane.key_high + (Format::kKRestHighPlane + 8 * b), 0, 0);
+        __builtin_amdgcn_raw_buffer_load_b32(buffer, lane.key_high + (Format::kKHighPlane + 8 * b), 0, 0);
   }
 }
 

@@ -46,7 +46,7 @@ OCTAVE_DEVICE void quantize_query_row(const Scalar* source, const uint32_t* k_si
 // Where a lane finds its 16 dims of K in a slot.
 template <class Format>
 struct KeyLane {
-  bool rotary;
+  bool in_nibbles;
   int first_offset;   // dword: 8 dims of 4-bit codes, or the 2-bit plane of 16 dims
   int second_offset;  // dword: the next 8 dims, or the 1-bit plane of 32 dims
   int high_shift;     // where the lane's 16 dims start in each byte of the 1-bit plane
@@ -54,11 +54,11 @@ struct KeyLane {
 
   static OCTAVE_MEMBER KeyLane of(int dim) {
     KeyLane lane;
-    lane.rotary = dim < Format::kRotaryDims;
-    const int rest = dim - Format::kRotaryDims;
-    lane.first_offset = lane.rotary ? Format::kKRotaryOffset + dim / 2 : Format::kKRestOffset + rest / 4;
-    lane.second_offset = lane.rotary ? lane.first_offset + 4 : Format::kKRestHighPlane + rest / 32 * 4;
-    lane.high_shift = lane.rotary ? 0 : rest / 16 % 2 * 4;
+    lane.in_nibbles = dim < Format::kKNibbleDims;
+    const int plane_dim = dim - Format::kKNibbleDims;
+    lane.first_offset = lane.in_nibbles ? Format::kKNibbleOffset + dim / 2 : Format::kKPlaneOffset + plane_dim / 4;
+    lane.second_offset = lane.in_nibbles ? lane.first_offset + 4 : Format::kKHighPlane + plane_dim / 32 * 4;
+    lane.high_shift = lane.in_nibbles ? 0 : plane_dim / 16 % 2 * 4;
     lane.scale_offset = Format::kKScaleOffset + dim / Format::kKBlockSize * 2;
     return lane;
   }
@@ -71,8 +71,8 @@ OCTAVE_DEVICE int4 unpack_key(const KeyLane<Format>& lane, uint32_t first, uint3
 #pragma unroll
   for (int quad = 0; quad < 4; ++quad)
     values[quad] = lookup3<Format>(plane_codes(first, second >> lane.high_shift, quad));
-  if constexpr (Format::kRotaryDims > 0) {
-    if (lane.rotary) {
+  if constexpr (Format::kKNibbleDims > 0) {
+    if (lane.in_nibbles) {
 #pragma unroll
       for (int quad = 0; quad < 4; ++quad) {
         values[quad] = lookup4<Format>(nibble_codes(quad < 2 ? first : second, quad % 2));

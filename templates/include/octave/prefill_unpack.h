@@ -21,7 +21,7 @@ struct PrefillShared {
 template <class Format, class Tile>
 struct PackedUnit {
   static constexpr int kBlocks = Tile::kHeadSize / 64;
-  static constexpr int kRotaryBlocks = Format::kRotaryDims / 64;
+  static constexpr int kNibbleBlocks = Format::kKNibbleDims / 64;
   static constexpr int kScales = Format::kKBlocks;
 
   // in bytes from the first token of the wave's subtile
@@ -50,13 +50,13 @@ struct PackedUnit {
     self.block = wave_index() % Tile::kSubtileWaves;
     self.key_shift = group % 2 * 4;
     self.key = token * row_stride;
-    if (self.block < kRotaryBlocks) {
-      self.key += Format::kKRotaryOffset + 32 * self.block + 8 * group;
+    if (self.block < kNibbleBlocks) {
+      self.key += Format::kKNibbleOffset + 32 * self.block + 8 * group;
       self.key_second = self.key + 4;
     } else {
-      const int rest = self.block - kRotaryBlocks;
-      self.key_second = self.key + Format::kKRestHighPlane + 8 * rest + group / 2 * 4;
-      self.key += Format::kKRestOffset + 16 * rest + 4 * group;
+      const int plane_block = self.block - kNibbleBlocks;
+      self.key_second = self.key + Format::kKHighPlane + 8 * plane_block + group / 2 * 4;
+      self.key += Format::kKPlaneOffset + 16 * plane_block + 4 * group;
     }
     self.scale = token * row_stride + Format::kKScaleOffset + 2 * min(4 * self.block + group, kScales);
     self.unit = ValueUnit<Tile>::of();
@@ -91,7 +91,7 @@ struct PackedUnit {
     shared.scales[buffer][4 * block + group][token] =
         static_cast<float>(bit_cast<_Float16>(static_cast<uint16_t>(scale_word)));
     int4 quads;
-    if (block < kRotaryBlocks) {
+    if (block < kNibbleBlocks) {
 #pragma unroll
       for (int quad = 0; quad < 4; ++quad) quads[quad] = lookup4<Format>(nibble_codes(key_words[quad / 2], quad % 2));
     } else {

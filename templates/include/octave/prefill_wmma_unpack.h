@@ -15,7 +15,7 @@ inline constexpr float kUnpackedUnit = 2.0f;  // what 1.0 in LDS stands for
 template <class Format, class Tile>
 struct UnpackLane {
   TilePart<Tile> part;
-  bool rotary;  // the same for a wave
+  bool in_nibbles;  // the same for a wave
   uint32_t key;
   uint32_t key_high;
   uint32_t key_scale;
@@ -29,14 +29,14 @@ struct UnpackLane {
   static OCTAVE_MEMBER UnpackLane of(int row_stride) {
     UnpackLane self;
     self.part = TilePart<Tile>::of();
-    self.rotary = 32 * self.part.wave < Format::kRotaryDims;
+    self.in_nibbles = 32 * self.part.wave < Format::kKNibbleDims;
     const uint32_t slot = self.part.key_token * row_stride;
     const int dim = self.part.key_dim;
-    const int rest = dim - Format::kRotaryDims;
-    self.key = slot + (self.rotary ? Format::kKRotaryOffset + dim / 2 : Format::kKRestOffset + rest / 4);
-    self.key_high = self.rotary ? self.key + 4 : slot + Format::kKRestHighPlane + rest / 32 * 4;
+    const int plane_dim = dim - Format::kKNibbleDims;
+    self.key = slot + (self.in_nibbles ? Format::kKNibbleOffset + dim / 2 : Format::kKPlaneOffset + plane_dim / 4);
+    self.key_high = self.in_nibbles ? self.key + 4 : slot + Format::kKHighPlane + plane_dim / 32 * 4;
     self.key_scale = slot + Format::kKScaleOffset + dim / Format::kKBlockSize * 2;
-    self.key_shift = rest / 16 % 2 * 4;
+    self.key_shift = plane_dim / 16 % 2 * 4;
 
     const uint32_t slots = self.part.value_token * row_stride;
     const int quad = self.part.value_dim / 4;
@@ -97,7 +97,7 @@ OCTAVE_DEVICE void unpack_key(const PackedPart<Format>& part, const UnpackLane<F
                               TileBuffer<Tile>& tile) {
   using Codebook = BiasedBook<Format>;
   uint32_t bytes[4];
-  if (Format::kRotaryDims > 0 && lane.rotary) {
+  if (Format::kKNibbleDims > 0 && lane.in_nibbles) {
 #pragma unroll
     for (int quad = 0; quad < 4; ++quad) bytes[quad] = lookup4<Codebook>(nibble_codes(part.key[quad / 2], quad % 2));
   } else {

@@ -14,7 +14,7 @@ template <class Format>
 struct StorePlan {
   static_assert(Format::kVBlockSize == Format::kHeadSize, "a team rotates the whole head with one transform");
   static_assert(Format::kVScaleOffset == Format::kKScaleOffset + 2 * Format::kKBlocks);
-  using Key = Coding<Part<Format::kHeadSize, Format::kKBlockSize>, Format::kRotaryDims / Format::kKBlockSize>;
+  using Key = Coding<Part<Format::kHeadSize, Format::kKBlockSize>, Format::kKNibbleDims / Format::kKBlockSize>;
   using Value = Coding<Part<Format::kHeadSize, Format::kHeadSize>, Format::kVBits == 4>;
   static constexpr int kLanes = kTeam<Format::kHeadSize>;
   static constexpr int kTokens = kWaveSize / kLanes;  // of a wave
@@ -147,10 +147,10 @@ OCTAVE_DEVICE void encode_slot(const float2 (&k)[StorePlan<Format>::Key::kPairs]
 
 #pragma unroll
   for (int s = 0; s < Key::kSets; ++s) {
-    // The planes begin behind the rotary dims.
-    pack<Key>(k_codes + s * Key::kInLane, s, place, slot + Format::kKRotaryOffset,
-              slot + Format::kKRestOffset - Format::kRotaryDims / 4,
-              slot + Format::kKRestHighPlane - Format::kRotaryDims / 8);
+    // The planes begin behind the 4-bit dims.
+    pack<Key>(k_codes + s * Key::kInLane, s, place, slot + Format::kKNibbleOffset,
+              slot + Format::kKPlaneOffset - Format::kKNibbleDims / 4,
+              slot + Format::kKHighPlane - Format::kKNibbleDims / 8);
   }
   pack<Value>(v_codes, 0, place, slot + Format::kVOffset, slot + Format::kVOffset, slot + Format::kVHighPlane);
 }

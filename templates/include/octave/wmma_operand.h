@@ -52,14 +52,14 @@ OCTAVE_DEVICE uint32_t gather_byte(const Words<kCount> (&tokens)[4], int word, i
 template <class Format, class Tile>
 OCTAVE_DEVICE void unpack_key(const KeyWords<Format, Tile>& words, int b, _Float16 (&operand)[16][72]) {
   uint2 values[8];
-  if (b < Tile::kRotaryBlocks) {
+  if (b < Tile::kNibbleBlocks) {
 #pragma unroll
     for (int quad = 0; quad < 8; ++quad)
-      values[quad] = halves4<Format>(nibble_codes(words.rotary[b].word[quad / 2], quad % 2));
+      values[quad] = halves4<Format>(nibble_codes(words.nibbles[b].word[quad / 2], quad % 2));
   } else {
-    const auto& low = words.low[b - Tile::kRotaryBlocks].word;
+    const auto& low = words.low[b - Tile::kNibbleBlocks].word;
     uint32_t codes[8];
-    plane_codes8(low[0], low[1], words.high[b - Tile::kRotaryBlocks].word[0], codes);
+    plane_codes8(low[0], low[1], words.high[b - Tile::kNibbleBlocks].word[0], codes);
 #pragma unroll
     for (int quad = 0; quad < 8; ++quad) values[quad] = halves3<Format>(codes[quad]);
   }

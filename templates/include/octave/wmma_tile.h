@@ -21,8 +21,8 @@ struct WmmaTile {
   static constexpr int kRows = Config::kGqaGroup * kQueries;
   static constexpr int kColumns = (kRows + 15) / 16;
   static constexpr int kBlocks = kHeadSize / 64;
-  static constexpr int kRotaryBlocks = Format::kRotaryDims / 64;
-  static constexpr int kRestBlocks = kBlocks - kRotaryBlocks;
+  static constexpr int kNibbleBlocks = Format::kKNibbleDims / 64;
+  static constexpr int kPlaneBlocks = kBlocks - kNibbleBlocks;
   // Score accumulators that have scales of their own.
   static constexpr int kScales = Format::kKBlocks;
   // Dims of V that a wave accumulates: 16 at once, of which each half of its lanes unpacks 8.
@@ -58,7 +58,7 @@ struct WmmaShared {
 template <class Format, class Tile>
 struct WmmaLane {
   int wave;
-  uint32_t rotary;
+  uint32_t nibbles;
   uint32_t key;
   uint32_t key_high;
   uint32_t scale;
@@ -75,9 +75,9 @@ struct WmmaLane {
     self.wave = wave_index();
     const int dim = self.wave * Tile::kWaveDims + half * Tile::kLaneDims;
     self.scale = token * row_stride + Format::kKScaleOffset;
-    self.rotary = token * row_stride + Format::kKRotaryOffset + 16 * half;
-    self.key = token * row_stride + Format::kKRestOffset + 8 * half;
-    self.key_high = token * row_stride + Format::kKRestHighPlane + 4 * half;
+    self.nibbles = token * row_stride + Format::kKNibbleOffset + 16 * half;
+    self.key = token * row_stride + Format::kKPlaneOffset + 8 * half;
+    self.key_high = token * row_stride + Format::kKHighPlane + 4 * half;
     self.value = row * row_stride + Format::kVOffset + dim * Format::kVBits / 8;
     if constexpr (Format::kVBits == 3) self.value = row * row_stride + Format::kVOffset + dim / 4;
     self.value_high = row * row_stride + Format::kVHighPlane + dim / 32 * 4;
@@ -109,9 +109,9 @@ OCTAVE_DEVICE Words<kCount> load_words(__amdgpu_buffer_rsrc_t slots, uint32_t la
 template <class Format, class Tile>
 struct KeyWords {
   static constexpr int kScaleWords = (Tile::kScales + 2) / 2;
-  Words<4> rotary[max(1, Tile::kRotaryBlocks)];
-  Words<2> low[max(1, Tile::kRestBlocks)];
-  Words<1> high[max(1, Tile::kRestBlocks)];
+  Words<4> nibbles[max(1, Tile::kNibbleBlocks)];
+  Words<2> low[max(1, Tile::kPlaneBlocks)];
+  Words<1> high[max(1, Tile::kPlaneBlocks)];
   Words<kScaleWords> scales;
 
   // Of block `b` of K, and behind them of V.
@@ -135,12 +135,12 @@ template <class Format, class Tile>
 OCTAVE_DEVICE void load_key(__amdgpu_buffer_rsrc_t slots, const WmmaLane<Format, Tile>& lane, int b,
                             KeyWords<Format, Tile>& words) {
   if (b == 0) words.scales = load_words<KeyWords<Format, Tile>::kScaleWords>(slots, lane.scale);
-  if (b < Tile::kRotaryBlocks) {
-    words.rotary[b] = load_words<4>(slots, lane.rotary + 32 * b);
+  if (b < Tile::kNibbleBlocks) {
+    words.nibbles[b] = load_words<4>(slots, lane.nibbles + 32 * b);
   } else {
-    const int rest = b - Tile::kRotaryBlocks;
-    words.low[rest] = load_words<2>(slots, lane.key + 16 * rest);
-    words.high[rest] = load_words<1>(slots, lane.key_high + 8 * rest);
+    const int plane_block = b - Tile::kNibbleBlocks;
+    words.low[plane_block] = load_words<2>(slots, lane.key + 16 * plane_block);
+    words.high[plane_block] = load_words<1>(slots, lane.key_high + 8 * plane_block);
   }
 }
 
