@@ -136,7 +136,7 @@ def test_what_a_spec_could_ask_for(planned: list[Variant], name: str, reason: st
     assert "--spec" in miss.hint
 
 
-@pytest.mark.parametrize("dtype", ["octave_k3v3_compact", "octave_k3v4_compact"])
+@pytest.mark.parametrize("dtype", ["octave_k3v3_compact", "octave_k3v4_compact", "octave_k4v3_compact"])
 def test_compact_slots_of_other_rotary_dims_have_a_kernel_already(planned: list[Variant], dtype: str) -> None:
     name = f"decode_{dtype}_h256r{{}}_g6_q4_f16_mfma_gfx942"
     miss = explain(name.format(128), planned)

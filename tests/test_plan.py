@@ -93,16 +93,16 @@ def test_unit_and_source_leave_the_query_dtype_out() -> None:
     assert decode.geometry == decode.tier.geometry(decode.shape, decode.arch)
 
 
-def test_the_portable_catalogue_has_158_units_and_316_variants_per_arch(portable: list[Variant]) -> None:
+def test_the_portable_catalogue_has_192_units_and_384_variants_per_arch(portable: list[Variant]) -> None:
     for arch in ("gfx942", "gfx1100"):
         mine = [variant for variant in portable if variant.arch.name == arch]
-        assert len(mine) == 316
+        assert len(mine) == 384
         units = plan.units(mine)
-        assert len(units) == 158
+        assert len(units) == 192
         kinds = Counter(unit.first.kind.name for unit in units)
-        assert kinds == {"store": 28, "rotate": 3, "decode": 124, "reduce": 3}
+        assert kinds == {"store": 34, "rotate": 3, "decode": 152, "reduce": 3}
         assert all(len(unit.variants) == 2 for unit in units)
-    assert len(portable) == 2 * 316
+    assert len(portable) == 2 * 384
 
 
 def test_every_tier_of_decode_serves_all_heads_but_512(catalogue: list[Variant]) -> None:
@@ -112,8 +112,8 @@ def test_every_tier_of_decode_serves_all_heads_but_512(catalogue: list[Variant])
     chips = [chip for chip in ARCHS.values() if not chip.on_request]
     offered = {(chip.name, tier.name) for chip in chips for tier in KINDS["decode"].tiers_on(chip)}
     assert offered >= {("gfx942", "portable"), ("gfx942", "mfma"), ("gfx1100", "portable")}
-    assert Counter((v.arch.name, v.tier.name) for v in decode) == dict.fromkeys(offered, 216)
-    assert Counter((u.first.arch.name, u.first.tier.name) for u in plan.units(decode)) == dict.fromkeys(offered, 108)
+    assert Counter((v.arch.name, v.tier.name) for v in decode) == dict.fromkeys(offered, 264)
+    assert Counter((u.first.arch.name, u.first.tier.name) for u in plan.units(decode)) == dict.fromkeys(offered, 132)
 
 
 def test_the_catalogue_has_the_promised_groups(catalogue: list[Variant]) -> None:
@@ -331,7 +331,7 @@ def test_select_matches_whole_names_by_glob(catalogue: list[Variant]) -> None:
     assert plan.select(catalogue, None) == catalogue
     assert plan.select(catalogue, "*") == catalogue
     chosen = plan.select(catalogue, "decode_*_g6_q[14]_bf16_portable_*942")
-    assert len(chosen) == (4 + 4 + 2) * 2
+    assert len(chosen) == (5 + 5 + 2) * 2
     assert plan.select(catalogue, "rotate_h256_f16_portable_gfx942")[0].kind.name == "rotate"
 
 

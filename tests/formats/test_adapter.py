@@ -37,6 +37,7 @@ def test_slots_are_those_of_the_quantizer(name: str, encoder: str, head: int, ro
     [
         ("octave_k3v3_compact", 0.188, 0.188),
         ("octave_k3v4_compact", 0.188, 0.097),
+        ("octave_k4v3_compact", 0.097, 0.188),
         ("octave_k3v3", 0.166, 0.188),
         ("octave_k3v4", 0.166, 0.097),
     ],

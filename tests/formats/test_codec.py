@@ -16,7 +16,7 @@ from octave_gen.formats.octave.codec import dequantize, encode_block, quantize
 from octave_gen.formats.octave.packing import unpack
 from octave_gen.formats.octave.rotation import rotate_forward, rotate_inverse, sign_tensor, sign_vector
 
-K3V3, K3V4, COMPACT, COMPACT_V4 = 3, 4, 19, 20
+K3V3, K3V4, COMPACT, COMPACT_V4, COMPACT_K4 = 3, 4, 19, 20, 51
 DIGESTS = {
     "octave_k3v4": "d69fea64d45ac0f45dd51a41f2b44fd2a477558b774b58c1d5ea376ef5fd4983",
     "octave_k3v3": "666874c6f5be4f395434e6eb7a60033390086dbd5ea7f1f2e1779d4c19713b1e",
@@ -26,8 +26,8 @@ SHAPES = [(256, 64), (128, 64)]
 LAYOUTS = [
     SlotLayout.of(head, rotary, fmt)
     for head, rotary in ((64, 64), (128, 64), (192, 64), (256, 64), (256, 128), (320, 64), (512, 128))
-    for fmt in (K3V3, K3V4, COMPACT, COMPACT_V4)
-    if not (fmt in (COMPACT, COMPACT_V4) and head in (192, 320))
+    for fmt in (K3V3, K3V4, COMPACT, COMPACT_V4, COMPACT_K4)
+    if not (fmt in (COMPACT, COMPACT_V4, COMPACT_K4) and head in (192, 320))
 ]
 
 
@@ -72,6 +72,19 @@ def test_compact_k_with_4_bit_v_has_the_k_of_one_public_dtype_and_the_v_of_anoth
     ]
 
 
+@pytest.mark.parametrize("head", [64, 128, 256, 512])
+def test_compact_k_of_4_bits_is_what_a_public_dtype_makes_of_v(head: int) -> None:
+    key, value = gaussian(7, head, seed=11).half(), gaussian(7, head, seed=12).half()
+    k4, compact, wide = (SlotLayout.of(head, 64, fmt) for fmt in (COMPACT_K4, COMPACT, K3V4))
+    slots, of_v = quantize(key, value, k4), quantize(key, value, compact)
+    of_k = quantize(key, key, wide)
+    assert k4.k_planes.size == 0
+    assert torch.equal(slots[:, : k4.v.offset], of_k[:, wide.v.offset : wide.v.end])
+    assert torch.equal(slots[:, k4.k_scales.offset : k4.k_scales.end], of_k[:, wide.v_scale.offset : wide.v_scale.end])
+    assert torch.equal(slots[:, k4.v.offset : k4.v.end], of_v[:, compact.v.offset : compact.v.end])
+    assert torch.equal(slots[:, k4.v_scale.offset :], of_v[:, compact.v_scale.offset :])
+
+
 def scalar_block(x: list[np.float32], bits: int) -> tuple[list[int], np.float16]:
     """The stated arithmetic for one block of rotated values, one rounded numpy float32 operation at a time."""
 
@@ -110,7 +123,7 @@ def test_every_block_is_the_scalar_arithmetic(layout: SlotLayout, size: float) -
     for t in range(len(slots)):
         for b in range(layout.k_blocks):
             dims = slice(b * layout.k_block_size, (b + 1) * layout.k_block_size)
-            codes, scale = scalar_block(list(rotated_k[t, dims]), 4 if dims.start < layout.rotary_dims else 3)
+            codes, scale = scalar_block(list(rotated_k[t, dims]), 4 if dims.start < layout.k_nibbles.dims else 3)
             assert k_codes[t, dims].tolist() == codes
             assert scales[t, b].tobytes() == scale.tobytes()
         codes, scale = scalar_block(list(rotated_v[t]), layout.v_bits)
@@ -180,7 +193,7 @@ def test_dequantize_reads_what_quantize_wrote(layout: SlotLayout) -> None:
 
 @pytest.mark.parametrize(
     ("fmt", "k_error", "v_error"),
-    [(K3V3, 0.166, 0.188), (K3V4, 0.166, 0.097), (COMPACT, 0.188, 0.188), (COMPACT_V4, 0.188, 0.097)],
+    [(K3V3, 0.166, 0.188), (K3V4, 0.166, 0.097), (COMPACT, 0.188, 0.188), (COMPACT_V4, 0.188, 0.097), (COMPACT_K4, 0.097, 0.188)],
 )
 def test_fidelity_on_gaussian_data(fmt: int, k_error: float, v_error: float) -> None:
     layout = SlotLayout.of(256, 64, fmt)
@@ -245,7 +258,7 @@ def test_zero_input_is_scale_zero_and_decodes_to_zero(layout: SlotLayout) -> Non
     assert not v.any()
 
 
-@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4])
+@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4, COMPACT_K4])
 def test_subnormal_and_tiny_input(fmt: int) -> None:
     layout = SlotLayout.of(256, 64, fmt)
     smallest = torch.full((1, 256), 2.0**-24).half()

@@ -23,6 +23,7 @@ SLOT_BYTES = {
     "octave_k3v3_compact": (52, 100, 196),
     "octave_k3v3": (64, 112, 216),
     "octave_k3v4_compact": (60, 116, 228),
+    "octave_k4v3_compact": (60, 116, 228),
     "octave_k3v4": (72, 128, 248),
     "turboquant_3bit_nc": (54, 102, 198),
     "turboquant_k3v4_nc": (62, 118, 230),

@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from octave_gen.errors import OctaveError
-from octave_gen.formats.octave.layout import COMPACT_FLAG, FMTS, SlotLayout, geometry_problem, whole_block_dims
+from octave_gen.formats.octave.layout import FMTS, SlotLayout, geometry_problem, is_compact, whole_block_dims
 
 HEADS = range(64, 513, 64)
-K3V3, K3V4, COMPACT, COMPACT_V4 = 3, 4, 19, 20
+K3V3, K3V4, COMPACT, COMPACT_V4, COMPACT_K4 = 3, 4, 19, 20, 51
 
 # (head, rotary): slot bytes of compact, k3v3, k3v4 as the public implementation serves them
 PUBLIC_SLOT_BYTES = {
@@ -24,7 +24,7 @@ ALL_LAYOUTS = [
     for head in HEADS
     for rotary in range(64, head + 1, 64)
     for fmt in FMTS
-    if geometry_problem(head, rotary, fmt >= COMPACT_FLAG) is None
+    if geometry_problem(head, rotary, is_compact(fmt)) is None
 ]
 
 
@@ -45,6 +45,7 @@ def test_slot_bytes_of_the_public_table(shape: tuple[int, int]) -> None:
         (K3V3, (32, 104, 200, 216)),
         (COMPACT, (0, 96, 192, 196)),
         (COMPACT_V4, (0, 96, 224, 228)),
+        (COMPACT_K4, (128, 128, 224, 228)),
     ],
 )
 def test_offsets_of_256_64(fmt: int, offsets: tuple[int, ...]) -> None:
@@ -52,9 +53,10 @@ def test_offsets_of_256_64(fmt: int, offsets: tuple[int, ...]) -> None:
     assert (layout.k_planes.offset, layout.v.offset, layout.k_scales.offset, layout.slot_bytes) == offsets
 
 
+@pytest.mark.parametrize("fmt", [COMPACT_V4, COMPACT_K4])
 @pytest.mark.parametrize(("head", "slot_bytes"), [(64, 60), (128, 116), (256, 228), (512, 452)])
-def test_compact_k_with_4_bit_v_has_no_public_counterpart(head: int, slot_bytes: int) -> None:
-    layout = SlotLayout.of(head, 64, COMPACT_V4)
+def test_compact_slots_with_one_side_of_4_bits_have_no_public_counterpart(head: int, slot_bytes: int, fmt: int) -> None:
+    layout = SlotLayout.of(head, 64, fmt)
     assert layout.slot_bytes == slot_bytes == head * 3 // 8 + head // 2 + 2 * 2
     assert SlotLayout.of(head, 64, COMPACT).slot_bytes < slot_bytes < SlotLayout.of(head, 64, K3V4).slot_bytes
 
@@ -114,14 +116,17 @@ def test_impossible_shapes(head: int, rotary: int, fmt: int) -> None:
 
 def test_direct_construction_is_checked_too() -> None:
     with pytest.raises(OctaveError, match="multiple of 64"):
-        SlotLayout(256, 0, False, 3)
-    with pytest.raises(OctaveError, match="no rotary region"):
-        SlotLayout(256, 64, True, 3)
-    with pytest.raises(OctaveError, match="fmt 21"):
-        SlotLayout(256, 0, True, 5)
+        SlotLayout(256, 0, False, 3, 3)
+    with pytest.raises(OctaveError, match="all dims alike"):
+        SlotLayout(256, 64, True, 3, 3)
+    for k_bits, v_bits in ((3, 5), (5, 3), (3, 19)):
+        with pytest.raises(OctaveError, match="3 or 4 bits"):
+            SlotLayout(256, 0, True, k_bits, v_bits)
+    with pytest.raises(OctaveError, match="fmt 35"):
+        SlotLayout(256, 64, False, 4, 3)
 
 
-@pytest.mark.parametrize("fmt", [COMPACT, COMPACT_V4])
+@pytest.mark.parametrize("fmt", [COMPACT, COMPACT_V4, COMPACT_K4])
 def test_compact_slots_do_not_depend_on_rotary_dims(fmt: int) -> None:
     assert SlotLayout.of(256, 64, fmt) == SlotLayout.of(256, 128, fmt)
     assert SlotLayout.of(256, 64, fmt).rotary_dims == 0
@@ -138,11 +143,9 @@ def test_whole_head_rotation_falls_back_to_blocks(head: int, dims: int) -> None:
 def test_template_constants_of_256_64_k3v4() -> None:
     assert list(SlotLayout.of(256, 64, K3V4).template_constants().items()) == [
         ("head_size", 256),
-        ("rotary_dims", 64),
         ("compact", 0),
         ("fmt", 4),
-        ("k_rotary_bits", 4),
-        ("k_rest_bits", 3),
+        ("k_nibble_dims", 64),
         ("v_bits", 4),
         ("k_block_size", 64),
         ("k_blocks", 4),

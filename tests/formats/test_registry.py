@@ -16,9 +16,10 @@ def test_dtypes_in_order_with_the_fmt_codes_of_the_ops() -> None:
         ("octave_k3v3_compact", 19),
         ("octave_k3v3", 3),
         ("octave_k3v4_compact", 20),
+        ("octave_k4v3_compact", 51),
         ("octave_k3v4", 4),
     ]
-    assert FMTS == (3, 4, 19, 20)
+    assert FMTS == (3, 4, 19, 20, 51)
 
 
 def test_every_dtype_belongs_to_its_family_and_fmts_are_unique_there() -> None:

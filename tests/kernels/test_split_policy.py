@@ -45,6 +45,7 @@ def by_hand(**changes: object) -> Problem:
 
 OTHER = {
     "octave_k3v4_compact": {"slot_bytes": 228, "fmt": 20},
+    "octave_k4v3_compact": {"slot_bytes": 228, "fmt": 51},
     "256 with 128 rotary dims": {"slot_bytes": 224, "fmt": 3},
     "512": {"head_size": 512, "slot_bytes": 424, "fmt": 3},
     "512 in octave_k3v4_compact": {"head_size": 512, "slot_bytes": 452, "fmt": 20},

@@ -21,6 +21,7 @@ WHOLE_SLOTS = {
     "octave_k3v3": (216, 15.07, 5.25),
     "octave_k3v3+search": (216, 15.40, 4.92),
     "octave_k3v4_compact": (228, 17.43, 4.02),
+    "octave_k4v3_compact": (228, 17.43, 4.02),
     "octave_k3v4": (248, 17.94, 5.39),
     "octave_k3v4+search": (248, 18.40, 4.93),
 }

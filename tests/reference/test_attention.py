@@ -17,7 +17,7 @@ from octave_gen.reference.attention import decode, decode_partials, reduce_parti
 from octave_gen.reference.query import QueryMode, prepare_query
 from octave_gen.reference.store import cache_store
 
-K3V3, K3V4, COMPACT, COMPACT_V4 = 3, 4, 19, 20
+K3V3, K3V4, COMPACT, COMPACT_V4, COMPACT_K4 = 3, 4, 19, 20, 51
 PUBLIC = ("octave_k3v3_compact", "octave_k3v3", "octave_k3v4")
 POISON = 0xFF  # as an fp16 scale: NaN
 
@@ -145,7 +145,7 @@ def test_golden_outputs(
 GOLDEN_KEYS = ("slots", "block_table", "query", "q_to_req", "q_to_klen", "out")
 
 
-@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4])
+@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4, COMPACT_K4])
 @pytest.mark.parametrize(("head", "rotary"), [(64, 64), (128, 64), (256, 64), (256, 128), (512, 128)])
 def test_exact_decode_is_plain_attention(head: int, rotary: int, fmt: int) -> None:
     case = make_case(SlotLayout.of(head, rotary, fmt), LENGTHS, ROWS)
@@ -182,7 +182,7 @@ def test_padding_rows_are_exact_zeros(mode: str, fmt: int) -> None:
     assert torch.isfinite(out).all()
 
 
-@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4])
+@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4, COMPACT_K4])
 def test_one_token_gives_its_value(fmt: int) -> None:
     case = make_case(SlotLayout.of(256, 64, fmt), [1], [(0, 1)])
     _, v = dequantize_unrotated(case.slots[0], case.layout, torch.float64)
@@ -240,7 +240,7 @@ def test_a_non_finite_query_row_spoils_itself_alone(mode: str, fmt: int, bad: fl
         assert torch.allclose(out, clean, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4])
+@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4, COMPACT_K4])
 def test_int8_mode_is_attention_with_the_quantized_query(fmt: int) -> None:
     layout = SlotLayout.of(256, 64, fmt)
     case = make_case(layout, LENGTHS, ROWS)

@@ -18,7 +18,7 @@ from octave_gen.reference.prefill import attend_chunk, chunks, prefill, prefix_p
 from octave_gen.reference.query import QueryMode, prepare_query, prepare_rotated, quantize_rotated
 from octave_gen.reference.store import cache_store
 
-K3V3, K3V4, COMPACT, COMPACT_V4 = 3, 4, 19, 20
+K3V3, K3V4, COMPACT, COMPACT_V4, COMPACT_K4 = 3, 4, 19, 20, 51
 POISON = 0xFF  # as an fp16 scale: NaN
 CONTEXTS, CHUNKS = (0, 37, 5, 200, 1), (7, 4, 0, 3, 1)
 
@@ -112,7 +112,7 @@ def row_error(out: torch.Tensor, expected: torch.Tensor) -> float:
     return float(((out.double() - expected).abs() / torch.where(size > 0, size, 2.0**-200)).max())
 
 
-@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4])
+@pytest.mark.parametrize("fmt", [K3V3, K3V4, COMPACT, COMPACT_V4, COMPACT_K4])
 @pytest.mark.parametrize(("head", "rotary"), [(64, 64), (128, 64), (256, 64), (512, 128)])
 def test_it_is_plain_attention(head: int, rotary: int, fmt: int) -> None:
     case = make_case(SlotLayout.of(head, rotary, fmt))

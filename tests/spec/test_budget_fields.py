@@ -124,14 +124,14 @@ SINGLE = {
         [
             '  budget[2].cache_dtypes[0] (decode on gfx942): "OCTAVE_K3V4" is no cache dtype (did you mean '
             "octave_k3v4, octave_k3v3, octave_k3v4_compact?)",
-            "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4_compact, octave_k3v4",
+            "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4_compact, octave_k4v3_compact, octave_k3v4",
         ],
     ),
     "empty selector of cache dtypes": (
         {"cache_dtypes": "[]"},
         [
             "  budget[2].cache_dtypes (decode on gfx942): the list is empty",
-            "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4_compact, octave_k3v4",
+            "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4_compact, octave_k4v3_compact, octave_k3v4",
             "    fix: leave the key out to select every cache dtype",
         ],
     ),

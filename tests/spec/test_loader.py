@@ -26,7 +26,7 @@ DATA = Path(__file__).parent / "data"
 HEADS = "    allowed: 128, 256, 512"
 DIMS = "    allowed: 64, 128, 192, 256, 320, 384, 448, 512"
 GROUPS = "    allowed: 1 to 16"
-DTYPES = "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4_compact, octave_k3v4"
+DTYPES = "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4_compact, octave_k4v3_compact, octave_k3v4"
 SCALARS = "    allowed: fp16, bf16"
 ENCODERS = "    allowed: plain, search"
 CHIPS = "    allowed: gfx942, gfx1100, gfx950"
@@ -138,7 +138,7 @@ TOP_LEVEL = {
         '["octave_k4v4"]',
         [
             '  cache_dtypes[0]: "octave_k4v4" is no cache dtype (did you mean octave_k3v4, octave_k3v3, '
-            "octave_k3v4_compact?)",
+            "octave_k4v3_compact?)",
             DTYPES,
         ],
     ),

@@ -40,7 +40,7 @@ def test_what_the_reference_computes_passes_every_case(
     assert max(checked.measured.errors.values()) <= 1
 
 
-@pytest.mark.parametrize("dtype", ["octave_k3v4", "octave_k3v3_compact", "octave_k3v4_compact"])
+@pytest.mark.parametrize("dtype", ["octave_k3v4", "octave_k3v3_compact", "octave_k3v4_compact", "octave_k4v3_compact"])
 def test_every_cache_dtype(dtype: str, subject: SubjectMaker, right: Right) -> None:
     made = subject(PREFIX, dtype=dtype, head_size=128)
     assert checks.check(made, FULL[PREFIX], 2, right).failure is None
