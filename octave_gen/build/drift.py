@@ -141,7 +141,9 @@ def _diff(path: str, present: bytes, wanted: bytes) -> str:
         return data.decode(errors="backslashreplace").splitlines()
 
     old, new = lines(present), lines(wanted)
-    same = next((i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new)))
+    same = next(
+        (i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new))
+    )
     # a diff of whole manifests takes difflib minutes
     part = slice(max(0, same - 3), same + DIFF_LINES)
     where = f", lines from {part.start + 1}" if part.start else ""

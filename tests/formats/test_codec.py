@@ -117,7 +117,9 @@ def test_every_block_is_the_scalar_arithmetic(layout: SlotLayout, size: float) -
     slots = quantize(key, value, layout)
     rotated_k = rotate_forward(key.float(), layout.k_block_size).numpy()
     rotated_v = rotate_forward(value.float(), layout.v_block_size).numpy()
-    k_codes = torch.cat([unpack(slots[:, r.offset : r.end], r.bits) for r in (layout.k_nibbles, layout.k_planes)], dim=-1)
+    k_codes = torch.cat(
+        [unpack(slots[:, r.offset : r.end], r.bits) for r in (layout.k_nibbles, layout.k_planes)], dim=-1
+    )
     v_codes = unpack(slots[:, layout.v.offset : layout.v.end], layout.v_bits)
     scales = slots[:, layout.k_scales.offset : layout.v_scale.end].contiguous().numpy().view("<f2")
     for t in range(len(slots)):
@@ -193,7 +195,13 @@ def test_dequantize_reads_what_quantize_wrote(layout: SlotLayout) -> None:
 
 @pytest.mark.parametrize(
     ("fmt", "k_error", "v_error"),
-    [(K3V3, 0.166, 0.188), (K3V4, 0.166, 0.097), (COMPACT, 0.188, 0.188), (COMPACT_V4, 0.188, 0.097), (COMPACT_K4, 0.097, 0.188)],
+    [
+        (K3V3, 0.166, 0.188),
+        (K3V4, 0.166, 0.097),
+        (COMPACT, 0.188, 0.188),
+        (COMPACT_V4, 0.188, 0.097),
+        (COMPACT_K4, 0.097, 0.188),
+    ],
 )
 def test_fidelity_on_gaussian_data(fmt: int, k_error: float, v_error: float) -> None:
     layout = SlotLayout.of(256, 64, fmt)

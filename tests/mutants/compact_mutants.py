@@ -1,4 +1,4 @@
-"""Mistakes that only compact K with 4-bit V shows: its V taken for that of the other compact dtype, 3 bits wide."""
+"""Mistakes that only compact slots with one side of 4 bits show: it is taken for 3 bits wide, as in the others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ MFMA_UNIT = "decode_octave_k3v4_compact_h128r64_g4_q1_mfma"
 WMMA_UNIT = "decode_octave_k3v4_compact_h128r64_g4_q1_wmma"
 MFMA_PREFIX_UNIT = "prefill_prefix_octave_k3v4_compact_h128r64_mfma"
 WMMA_PREFIX_UNIT = "prefill_prefix_octave_k3v4_compact_h128r64_wmma"
+K4_STORE_UNIT = "store_octave_k4v3_compact_h128r64_plain_portable"
+K4_PORTABLE_UNIT = "decode_octave_k4v3_compact_h128r64_g4_q1_portable"
+K4_MFMA_UNIT = "decode_octave_k4v3_compact_h128r64_g4_q1_mfma"
+K4_WMMA_UNIT = "decode_octave_k4v3_compact_h128r64_g4_q1_wmma"
+K4_MFMA_PREFIX_UNIT = "prefill_prefix_octave_k4v3_compact_h128r64_mfma"
+K4_WMMA_PREFIX_UNIT = "prefill_prefix_octave_k4v3_compact_h128r64_wmma"
 
 COMPACT_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -56,6 +62,52 @@ COMPACT_MUTANTS: tuple[Mutant, ...] = (
         "self.value_shift = Format::kVBits == 4 ?",
         "self.value_shift = Format::kVBits == 4 && !Format::kCompact ?",
         WMMA_PREFIX_UNIT,
+        "gfx1100",
+    ),
+    Mutant(
+        "store: compact K of 4 bits coded in 3",
+        "include/octave/store.h",
+        "Format::kKNibbleDims / Format::kKBlockSize>",
+        "(Format::kCompact ? 0 : Format::kKNibbleDims / Format::kKBlockSize)>",
+        K4_STORE_UNIT,
+        slow=False,
+    ),
+    Mutant(
+        "decode: half of compact K looked up in planes",
+        "include/octave/portable_score.h",
+        "dim < Format::kKNibbleDims;",
+        "dim < (Format::kCompact ? 64 : Format::kKNibbleDims);",
+        K4_PORTABLE_UNIT,
+        "gfx1100",
+    ),
+    Mutant(
+        "mfma: half of compact K where planes would lie",
+        "include/octave/mfma_tile.h",
+        "kNibbleBlocks = Format::kKNibbleDims / 64;",
+        "kNibbleBlocks = (Format::kCompact ? 64 : Format::kKNibbleDims) / 64;",
+        K4_MFMA_UNIT,
+    ),
+    Mutant(
+        "wmma: half of compact K where planes would lie",
+        "include/octave/wmma_tile.h",
+        "kNibbleBlocks = Format::kKNibbleDims / 64;",
+        "kNibbleBlocks = (Format::kCompact ? 64 : Format::kKNibbleDims) / 64;",
+        K4_WMMA_UNIT,
+        "gfx1100",
+    ),
+    Mutant(
+        "prefill: half of compact K where planes would lie",
+        "include/octave/prefill_unpack.h",
+        "kNibbleBlocks = Format::kKNibbleDims / 64;",
+        "kNibbleBlocks = (Format::kCompact ? 64 : Format::kKNibbleDims) / 64;",
+        K4_MFMA_PREFIX_UNIT,
+    ),
+    Mutant(
+        "prefill wmma: half of compact K where planes would lie",
+        "include/octave/prefill_wmma_unpack.h",
+        "wave < Format::kKNibbleDims;",
+        "wave < (Format::kCompact ? 64 : Format::kKNibbleDims);",
+        K4_WMMA_PREFIX_UNIT,
         "gfx1100",
     ),
 )

@@ -279,7 +279,7 @@ MUTANTS: tuple[Mutant, ...] = (
         DECODE_ONE,
         slow=False,
     ),
-    Mutant("wrong plane shift", PORTABLE_SCORE, "rest / 16 % 2 * 4", "rest / 16 % 2 * 2", DECODE, "gfx1100"),
+    Mutant("wrong plane shift", PORTABLE_SCORE, "plane_dim / 16 % 2 * 4", "plane_dim / 16 % 2 * 2", DECODE, "gfx1100"),
     Mutant(
         "wrong row formula of the partials",
         PORTABLE_OUTPUT,

@@ -217,7 +217,9 @@ def load_key(tile: Tile, buffer: Value, row_stride: Value, offset: SimpleNamespa
     )
     return SimpleNamespace(
         scale=[memory.load_words(buffer, offset.scale + scale, t * row_stride, tile.scale_words) for t in range(4)],
-        nibbles=[memory.load_words(buffer, offset.nibbles + (nibbles + 32 * b), 0, 2) for b in range(tile.nibble_blocks)],
+        nibbles=[
+            memory.load_words(buffer, offset.nibbles + (nibbles + 32 * b), 0, 2) for b in range(tile.nibble_blocks)
+        ],
         planes=[
             [
                 memory.load_word(buffer, offset.key + (planes + 16 * b)),
