@@ -179,8 +179,7 @@ OCTAVE_DEVICE void load_key(const uint8_t* base, int row_stride, const MfmaLane<
 #pragma unroll
   for (int b = 0; b < Tile::kPlaneBlocks; ++b) {
     words.low[b] = __builtin_amdgcn_raw_buffer_load_b32(buffer, lane.key + (Format::kKPlaneOffset + 16 * b), 0, 0);
-    words.high[b] =
-        __builtin_amdgcn_raw_buffer_load_b32(buffer, lane.key_high + (Format::kKHighPlane + 8 * b), 0, 0);
+    words.high[b] = __builtin_amdgcn_raw_buffer_load_b32(buffer, lane.key_high + (Format::kKHighPlane + 8 * b), 0, 0);
   }
 }
 
