@@ -33,7 +33,8 @@ def _say_nothing(line: str) -> None:
 
 @dataclass(frozen=True)
 class Difference:
-    """One file that is not as expected. ``path``: relative to the checkout; ``diff``: of a changed file, unified."""
+    """One file that is not as expected. ``path``: relative to the checkout; ``diff``: of a changed file, unified, of
+    `DIFF_LINES` lines from the first one that differs on."""
 
     word: str
     path: str
@@ -147,7 +148,9 @@ def _diff(path: str, present: bytes, wanted: bytes) -> str:
     # a diff of whole manifests takes difflib minutes
     part = slice(max(0, same - 3), same + DIFF_LINES)
     where = f", lines from {part.start + 1}" if part.start else ""
-    made = unified_diff(old[part], new[part], f"{path} (is){where}", f"{path} (should be){where}", lineterm="")
+    made = list(unified_diff(old[part], new[part], f"{path} (is){where}", f"{path} (should be){where}", lineterm=""))
+    if made and old[part.stop :] != new[part.stop :]:
+        made.append(f"... and more of {path} from line {part.stop + 1} on")
     return "\n".join(made) or "the files differ in line ends or at the end of the file only"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from octave_gen import arch
 from octave_gen.errors import OctaveError
@@ -32,6 +32,9 @@ from octave_gen.isa.types import Operation
 
 if TYPE_CHECKING:
     from octave_gen.isa.elf import CodeObject
+
+EXECUTED: Final = ("gfx942", "gfx950", "gfx1100")
+"""The chips whose instructions have tables."""
 
 
 @cache
@@ -103,6 +106,8 @@ class Program:
     """A code object's blocks, compiled when they are first reached."""
 
     def __init__(self, code_object: CodeObject) -> None:
+        if code_object.arch not in EXECUTED:
+            raise OctaveError(f"{code_object.arch} has no tables of instructions", hint=f"known: {', '.join(EXECUTED)}")
         self.instructions = code_object.instructions
         gfx9 = arch.get(code_object.arch).gfx9
         self.chip = Chip(gfx9, code_object.wave_size, code_object.arch == "gfx950")

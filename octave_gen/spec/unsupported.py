@@ -48,7 +48,8 @@ UNSUPPORTED = (
     Unsupported(
         "full rotary",
         ("full_rotary", "rotary_full"),
-        "the Octave family stores the rotary dims with more bits than the rest, so rotary_dims is below head_size",
+        "the Octave family stores the rotary dims with more bits than the rest, so rotary_dims is below head_size; "
+        "slots of compact dtypes are the same whatever RoPE turns",
     ),
     Unsupported(
         "a V head size of its own",

@@ -133,10 +133,11 @@ def test_the_diff_of_a_long_file_begins_where_it_differs_and_ends(root: Path) ->
     assert len(lines) > 500 + 2 * drift.DIFF_LINES
     path.write_text("\n".join(lines[:500] + [line + " " for line in lines[500:]]) + "\n")
     (difference,) = drift.compare(root)
-    head, _, _, *shown = difference.diff.splitlines()
+    head, _, _, *shown, more = difference.diff.splitlines()
     assert head == "--- generated/manifest.json (is), lines from 498"
     assert [line.strip() for line in shown[:4]] == [*(line.strip() for line in lines[497:500]), f"-{lines[500]}"]
-    assert len(shown) <= 3 + 2 * drift.DIFF_LINES
+    assert len(shown) == 3 + 2 * drift.DIFF_LINES
+    assert more == f"... and more of generated/manifest.json from line {501 + drift.DIFF_LINES} on"
 
 
 def test_bytes_that_are_no_text(root: Path) -> None:

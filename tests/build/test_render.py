@@ -47,7 +47,7 @@ def test_every_symbol_of_a_unit_is_an_entry_point(units: list[Unit]) -> None:
 
 
 def test_compact_slots_make_the_same_kernel_whatever_the_rotary_dims(small_spec: Callable[..., Spec]) -> None:
-    compact = {"cache_dtypes": ("octave_k3v3_compact", "octave_k3v4_compact"), "head_size": 256}
+    compact = {"cache_dtypes": ("octave_k3v3_compact", "octave_k3v4_compact", "octave_k4v3_compact"), "head_size": 256}
     one, other = (
         {
             unit.name.replace(f"r{rotary}", ""): render.render_unit(unit).replace(f"r{rotary}", "")

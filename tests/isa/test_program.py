@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ from conftest import Compile, Launcher
 
 from octave_gen import isa
 from octave_gen.build.bundle import code_objects
+from octave_gen.errors import OctaveError
 from octave_gen.isa.control import branch_target
-from octave_gen.isa.program import program_of
+from octave_gen.isa.program import Program, program_of
 
 
 def test_every_instruction_of_the_kernels_is_covered(arch: str, small_build: Path) -> None:
@@ -34,10 +36,14 @@ def test_blocks_begin_where_branches_lead(arch: str, small_build: Path) -> None:
         program.block(2)
 
 
+def test_a_chip_without_tables_is_refused(arch: str, small_build: Path) -> None:
+    code_object = isa.load(sorted(code_objects(next((small_build / arch).glob("*.so"))).values())[0])
+    with pytest.raises(OctaveError, match="gfx1200 has no tables of instructions"):
+        Program(replace(code_object, arch="gfx1200"))
+
+
 def test_a_fault_is_put_to_the_right_instruction(arch: str, compile_kernels: Compile) -> None:
     """Steps that change nothing are left out of a block; the faulting one is still found."""
-    from octave_gen.errors import OctaveError
-
     text = """
     KERNEL(64) k(const u32* a, const u32* b, u32* out) {
       u32 sum = 0;

@@ -42,7 +42,7 @@ def _subject(variant: plan.Variant) -> Subject:
 
 @pytest.fixture(scope="session")
 def variants(small_spec: Callable[..., Spec]) -> dict[str, plan.Variant]:
-    """Head 256, group 6, all cache dtypes, fp16, both archs; by name."""
+    """Head 256, group 6, block K and compact K, fp16, both archs; by name."""
     spec = small_spec(
         cache_dtypes=("octave_k3v4", "octave_k3v3", "octave_k3v3_compact"),
         encoders=("plain",),

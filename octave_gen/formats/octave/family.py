@@ -38,10 +38,12 @@ class OctaveFamily:
         """Why no kernel is offered for a shape, or None: what `layout` cannot hold, and full rotary."""
         problem = geometry_problem(head_size, rotary_dims, is_compact(dtype.fmt))
         if problem is None and rotary_dims == head_size:
-            problem = (
-                f"full rotary (rotary_dims = head_size = {head_size}): the Octave family is made for partial rotary "
-                "heads, whose rotary dims get more bits than the rest"
+            reason = (
+                f"slots of {dtype.name} are the same whatever RoPE turns, so a spec says rotary_dims = {BLOCK_DIMS}"
+                if is_compact(dtype.fmt)
+                else "block K is made for partial rotary heads, whose rotary dims get more bits than the rest"
             )
+            problem = f"full rotary (rotary_dims = head_size = {head_size}): {reason}"
         return problem
 
     def c_constants(self) -> str:

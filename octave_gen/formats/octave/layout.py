@@ -70,7 +70,7 @@ def geometry_problem(head_size: int, rotary_dims: int, compact: bool) -> str | N
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Byte layout of a slot. k_bits: of K, but for block K's first `rotary_dims` with 4. Compact K has 0 of those.
+    """Byte layout of a slot. k_bits: of K's codes; block K's first `rotary_dims` have 4. Compact K: rotary_dims 0.
 
     Equal slots are equal objects, wherever the layout came from: a spec or the slot size of a cache.
     """
@@ -146,7 +146,7 @@ class SlotLayout:
 
     @cached_property
     def k_nibbles(self) -> Region:
-        """K at 4 bits: block K's rotary dims, or all dims."""
+        """K at 4 bits: of block K the rotary dims, of compact K all dims or none."""
         return _codes(0, self.head_size if self.k_bits == 4 else self.rotary_dims, 4)
 
     @cached_property

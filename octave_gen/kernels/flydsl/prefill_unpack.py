@@ -40,9 +40,9 @@ class PackedUnit(Carried):
         scale = fx.min(4 * self.block + place.group, fx.Int32(layout.k_blocks))
         self.scale = place.row * row_stride + layout.k_scales.offset + 2 * scale
         rows, quad = 4 * place.value_group * row_stride, place.value_quad
-        nibbles = layout.v_bits == 4
-        self.value = rows + layout.v.offset + (quad >> 1 if nibbles else quad >> 2) * 4
-        self.value_shift = fx.Uint32((quad & 1) * 4 if nibbles else (quad & 3) * 2)
+        v_nibbles = layout.v_bits == 4
+        self.value = rows + layout.v.offset + (quad >> 1 if v_nibbles else quad >> 2) * 4
+        self.value_shift = fx.Uint32((quad & 1) * 4 if v_nibbles else (quad & 3) * 2)
         self.value_high = rows + layout.v.high_plane + (quad >> 3) * 4
         self.value_high_turn = fx.Uint32(((quad & 7) - 2) & 31)  # to bit 2 of each byte
         self.places = opaque(fx.Uint32(PLACES))

@@ -68,11 +68,13 @@ struct KeyLane {
 template <class Format>
 OCTAVE_DEVICE int4 unpack_key(const KeyLane<Format>& lane, uint32_t first, uint32_t second) {
   uint32_t values[4];
+  if constexpr (Format::kKNibbleDims < Format::kHeadSize) {
 #pragma unroll
-  for (int quad = 0; quad < 4; ++quad)
-    values[quad] = lookup3<Format>(plane_codes(first, second >> lane.high_shift, quad));
+    for (int quad = 0; quad < 4; ++quad)
+      values[quad] = lookup3<Format>(plane_codes(first, second >> lane.high_shift, quad));
+  }
   if constexpr (Format::kKNibbleDims > 0) {
-    if (lane.in_nibbles) {
+    if (Format::kKNibbleDims == Format::kHeadSize || lane.in_nibbles) {
 #pragma unroll
       for (int quad = 0; quad < 4; ++quad) {
         values[quad] = lookup4<Format>(nibble_codes(quad < 2 ? first : second, quad % 2));

@@ -8,6 +8,7 @@ PAIRED = "decode_octave_k3v4_h128r64_g4_q1_flydsl"
 """Both halves of the query in one matrix instruction."""
 ONE_COLUMN = "decode_octave_k3v3_compact_h128r64_g4_q4_flydsl"
 COMPACT = "decode_octave_k3v4_compact_h128r64_g4_q1_flydsl"
+COMPACT_K4 = "decode_octave_k4v3_compact_h128r64_g4_q1_flydsl"
 COLUMNS = "decode_octave_k3v3_h128r64_g8_q4_flydsl"
 """Two columns of 16 query rows, the query in LDS."""
 
@@ -24,8 +25,15 @@ DECODE_MUTANTS: tuple[Mutant, ...] = (
         "flydsl: V of compact K where planes would lie",
         "decode_tile.py",
         "dim // 8 if tile.layout.v_bits == 4 else dim // 16",
-        "dim // 8 if tile.layout.v_bits == 4 and tile.rotary_blocks else dim // 16",
+        "dim // 8 if tile.layout.v_bits == 4 and tile.nibble_blocks else dim // 16",
         COMPACT,
+    ),
+    Mutant(
+        "flydsl: half of compact K where planes would lie",
+        "decode_tile.py",
+        "self.layout.k_nibbles.dims // _BLOCK",
+        "min(self.layout.k_nibbles.dims, 64) // _BLOCK",
+        COMPACT_K4,
     ),
     Mutant("flydsl: K scale of another block", "decode_score.py", "0 if tile.scales == 1 else b, 2", "0, 2", COLUMNS),
     Mutant(

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 from flydsl_bench import FlyBench
-from flydsl_mutants import COLUMNS, COMPACT, DECODE_MUTANTS, ONE_COLUMN, PAIRED
+from flydsl_mutants import COLUMNS, COMPACT, COMPACT_K4, DECODE_MUTANTS, ONE_COLUMN, PAIRED
 from mutant import Mutant
 from workbench import Finding, check_all
 
 from octave_gen import paths
 from octave_gen.build import resources
 
-UNITS = (PAIRED, ONE_COLUMN, COLUMNS, COMPACT)
-"""One of each cache dtype, and of each way to hold the query."""
+UNITS = (PAIRED, ONE_COLUMN, COLUMNS, COMPACT, COMPACT_K4)
+"""Of block K and of compact K of both widths, and of each way to hold the query."""
 TELLING = [mutant for mutant in DECODE_MUTANTS if not mutant.slow]
 
 
