@@ -68,7 +68,7 @@ struct Config {
   static constexpr int kValueDimsPerLane = 2;
 };
 
-extern "C" OCTAVE_KERNEL(256, 7) void decode_octave_k4v3_compact_h256r64_g16_q4_bf16_portable_gfx1100(
+extern "C" OCTAVE_KERNEL(256, 8) void decode_octave_k4v3_compact_h256r64_g16_q4_bf16_portable_gfx1100(
     const __bf16* query,
     const uint8_t* cache,
     const int32_t* block_table,
@@ -98,7 +98,7 @@ extern "C" OCTAVE_KERNEL(256, 7) void decode_octave_k4v3_compact_h256r64_g16_q4_
       num_kv_splits, sm_scale);
 }
 
-extern "C" OCTAVE_KERNEL(256, 7) void decode_octave_k4v3_compact_h256r64_g16_q4_f16_portable_gfx1100(
+extern "C" OCTAVE_KERNEL(256, 8) void decode_octave_k4v3_compact_h256r64_g16_q4_f16_portable_gfx1100(
     const _Float16* query,
     const uint8_t* cache,
     const int32_t* block_table,
