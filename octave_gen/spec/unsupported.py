@@ -48,8 +48,8 @@ UNSUPPORTED = (
     Unsupported(
         "full rotary",
         ("full_rotary", "rotary_full"),
-        "the Octave family stores the rotary dims with more bits than the rest, so rotary_dims is below head_size; "
-        "slots of compact dtypes are the same whatever RoPE turns",
+        "rotary_dims = head_size says so, and only the compact dtypes hold it: block K gives the rotary dims more bits "
+        "than the rest",
     ),
     Unsupported(
         "a V head size of its own",

@@ -55,7 +55,6 @@ def test_unknown_dtype_names_the_nearest_and_all() -> None:
     [
         (256, 256, "octave_k3v4", "full rotary"),
         (64, 64, "octave_k3v3", "full rotary"),
-        (128, 128, "octave_k3v3_compact", "full rotary"),
         (192, 64, "octave_k3v3_compact", "power of two"),
         (320, 64, "octave_k3v4_compact", "power of two"),
         (100, 64, "octave_k3v3", "head_size 100"),

@@ -23,7 +23,7 @@ Report = Callable[[str], list[str]]
 Text = Callable[..., str]
 
 DATA = Path(__file__).parent / "data"
-HEADS = "    allowed: 128, 256, 512"
+HEADS = "    allowed: 64, 128, 256, 512"
 DIMS = "    allowed: 64, 128, 192, 256, 320, 384, 448, 512"
 GROUPS = "    allowed: 1 to 16"
 DTYPES = "    allowed: octave_k3v3_compact, octave_k3v3, octave_k3v4_compact, octave_k4v3_compact, octave_k3v4"
@@ -226,10 +226,9 @@ def _refusal(head_size: int, rotary_dims: int, dtype: str = "octave_k3v3") -> st
 @pytest.mark.parametrize(
     ("head", "rotary", "possible", "reason"),
     [
-        (256, 256, "64, 128, 192", "full rotary"),
-        (256, 320, "64, 128, 192", "rotary_dims 320"),
-        (128, 128, "64", "full rotary"),
-        (64, 64, "none with head_size 64", "full rotary"),
+        (256, 320, "64, 128, 192, 256", "rotary_dims 320"),
+        (128, 64 * 3, "64, 128", "rotary_dims 192"),
+        (64, 128, "64", "rotary_dims 128"),
     ],
 )
 def test_a_shape_that_no_dtype_of_the_family_holds(
@@ -241,6 +240,19 @@ def test_a_shape_that_no_dtype_of_the_family_holds(
         f"    allowed: {possible}",
     ]
     assert reason in _refusal(head, rotary)
+
+
+@pytest.mark.parametrize("head", [64, 128, 256])
+def test_of_a_full_rotary_head_compact_dtypes_hold_what_block_k_does_not(
+    head: int, spec_text: Text, report: Report, load_text: Callable[[str], Spec]
+) -> None:
+    top = {"head_size": str(head), "rotary_dims": str(head)}
+    assert report(spec_text(top={**top, "cache_dtypes": '["octave_k3v3_compact", "octave_k3v3"]'})) == [
+        f"  cache_dtypes[1]: octave_k3v3: {_refusal(head, head)}",
+        "    allowed: octave_k3v3_compact, octave_k3v4_compact, octave_k4v3_compact",
+    ]
+    assert "full rotary" in _refusal(head, head)
+    assert load_text(spec_text(top={**top, "cache_dtypes": '["octave_k4v3_compact"]'})).rotary_dims == head
 
 
 @pytest.mark.parametrize("rotary", ["64", '"wide"', "96"])
@@ -374,7 +386,7 @@ def test_an_unknown_key_beside_a_complete_spec(line: str, shown: str, spec_text:
         ("sinks", "not supported (attention sinks): the softmax runs over the cached tokens alone"),
         ("soft_cap", "not supported (soft-capping): scores are scaled by sm_scale and go to the softmax as they are"),
         ("encoder_attention", "not supported (encoder attention): the cache is that of a decoder"),
-        ("full_rotary", "not supported (full rotary): the Octave family stores the rotary dims with more bits"),
+        ("full_rotary", "not supported (full rotary): rotary_dims = head_size says so, and only the compact dtypes"),
         ("Sliding-Window", "not supported (sliding window attention)"),
     ],
 )

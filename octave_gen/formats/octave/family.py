@@ -35,15 +35,13 @@ class OctaveFamily:
         return SlotLayout.from_slot_bytes(head_size, slot_bytes, fmt)
 
     def refuse(self, head_size: int, rotary_dims: int, dtype: CacheDtype) -> str | None:
-        """Why no kernel is offered for a shape, or None: what `layout` cannot hold, and full rotary."""
+        """Why no kernel is offered for a shape, or None: what `layout` cannot hold; block K of a full rotary head."""
         problem = geometry_problem(head_size, rotary_dims, is_compact(dtype.fmt))
-        if problem is None and rotary_dims == head_size:
-            reason = (
-                f"slots of {dtype.name} are the same whatever RoPE turns, so a spec says rotary_dims = {BLOCK_DIMS}"
-                if is_compact(dtype.fmt)
-                else "block K is made for partial rotary heads, whose rotary dims get more bits than the rest"
+        if problem is None and rotary_dims == head_size and not is_compact(dtype.fmt):
+            problem = (
+                f"full rotary (rotary_dims = head_size = {head_size}): block K is made for partial rotary heads, whose "
+                "rotary dims get more bits than the rest; compact dtypes do not depend on them"
             )
-            problem = f"full rotary (rotary_dims = head_size = {head_size}): {reason}"
         return problem
 
     def c_constants(self) -> str:
