@@ -68,7 +68,7 @@ struct Config {
   static constexpr int kValueDimsPerLane = 4;
 };
 
-extern "C" OCTAVE_KERNEL(256, 4) void decode_octave_k4v3_compact_h256r64_g4_q4_bf16_portable_gfx942(
+extern "C" OCTAVE_KERNEL(256, 3) void decode_octave_k4v3_compact_h256r64_g4_q4_bf16_portable_gfx942(
     const __bf16* query,
     const uint8_t* cache,
     const int32_t* block_table,
@@ -98,7 +98,7 @@ extern "C" OCTAVE_KERNEL(256, 4) void decode_octave_k4v3_compact_h256r64_g4_q4_b
       num_kv_splits, sm_scale);
 }
 
-extern "C" OCTAVE_KERNEL(256, 4) void decode_octave_k4v3_compact_h256r64_g4_q4_f16_portable_gfx942(
+extern "C" OCTAVE_KERNEL(256, 3) void decode_octave_k4v3_compact_h256r64_g4_q4_f16_portable_gfx942(
     const _Float16* query,
     const uint8_t* cache,
     const int32_t* block_table,
