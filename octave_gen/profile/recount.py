@@ -2,8 +2,8 @@
 
 One line for each tier, head size, number of query rows and number of waves; on the portable tier for one cache dtype
 that stands for all: its clocks are those of block K, and compact K takes 0 to 19 % less of them at heads of 256
-(`octave-gen profile --filter 'decode_*_h256r64_*_f16_portable_*'`). Lines of kernels that are not built are left as they
-are.
+(`octave-gen profile --filter 'decode_*_h256r64_*_f16_portable_*'`). Lines of kernels that are not built are left as
+they are.
 """
 
 from __future__ import annotations
