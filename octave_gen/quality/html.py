@@ -96,12 +96,15 @@ def _plot(results: Sequence[Result], measure: str) -> plot.Plot:
 
 
 def _curves(results: Sequence[Result], measure: str) -> list[plot.Curve]:
-    """A line through Octave's dtypes by bytes for each encoder, with and without centring."""
+    """Along Octave's dtypes, for each encoder, with and without centring: from one to the next larger that is better."""
+    sign = -1 if COLUMNS[measure].rising else 1
     curves: dict[tuple[str, bool], list[Result]] = {}
-    for result in results:
+    for result in sorted(results, key=lambda result: (result.slot_bytes, sign * _mean(result, measure))):
         family, _, encoder = result.format.partition("+")
         if family in CACHE_DTYPES:
-            curves.setdefault((encoder, result.centred), []).append(result)
+            curve = curves.setdefault((encoder, result.centred), [])
+            if not curve or sign * _mean(result, measure) < sign * _mean(curve[-1], measure):
+                curve.append(result)
     return [
         (curve[0].label, style(curve[0]), [(result.slot_bytes, _mean(result, measure)) for result in curve])
         for curve in curves.values()

@@ -13,12 +13,13 @@ from octave_gen.quality.measure import NAMES, Result
 
 @dataclass(frozen=True)
 class Column:
-    """How a measure is shown. unit: of its axis; log: its axis is logarithmic."""
+    """How a measure is shown. unit: of its axis; log: its axis is logarithmic; rising: more is better."""
 
     heading: str
     title: str
     unit: str = ""
     log: bool = True
+    rising: bool = False
 
 
 COLUMNS: Final = {
@@ -26,8 +27,8 @@ COLUMNS: Final = {
     "v_error": Column("v-error", "Relative error of V"),
     "output_error": Column("out-error", "Relative error of the attention output"),
     "kl": Column("kl", "KL divergence of the attention weights", "nats"),
-    "snr": Column("snr", "Signal to noise of K and V", "dB", log=False),
-    "recall": Column("recall", "Needles found", log=False),
+    "snr": Column("snr", "Signal to noise of K and V", "dB", log=False, rising=True),
+    "recall": Column("recall", "Needles found", log=False, rising=True),
 }
 """By the name of the measure, in the order of the table."""
 LEGEND: Final = (

@@ -58,10 +58,30 @@ def test_the_bound_is_drawn_where_it_applies(text: str) -> None:
     assert bounds == [0] * 8 + [1, 1, 0, 0] + [0] * 8 + [1, 1, 0, 0]
 
 
-def test_octave_is_joined_by_lines(text: str) -> None:
-    """k3v3_compact and k3v4, with and without centring; the search encoder has one dtype here, so no line."""
-    svg = re.findall(r"<svg.*?</svg>", text, re.DOTALL)[0]
-    assert re.findall(r'<polyline class="([^"]*)"', svg) == ["octave", "octave centred"]
+def test_a_line_leads_along_the_best_of_octave(make_sample: Callable[..., Sample]) -> None:
+    """From 12 bytes to the better of two dtypes of 14, not to a worse one of 15; `search` has one dtype, so no line."""
+    errors = {
+        "octave_k3v3_compact": (12, 0.4),
+        "octave_k3v4_compact": (14, 0.3),
+        "octave_k4v3_compact": (14, 0.2),
+        "octave_k3v3": (15, 0.25),
+        "octave_k3v4": (16, 0.1),
+        "octave_k3v3+search": (15, 0.2),
+    }
+    results = [
+        Result(label, size, 16, centred, {"seed 0": Measures(error, 0.1, 0.1, 0.1, 10 / error, 0.1)})
+        for label, (size, error) in errors.items()
+        for centred in (False, True)
+    ]
+    text = page([Section(DataSet("data", (), [make_sample()]), results, {})])
+    found = [
+        re.findall(r'<polyline class="([^"]*)" points="([^"]*)"', svg)
+        for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    ]
+    k_error, *_, snr, recall = found
+    assert [[name, len(points.split())] for name, points in k_error] == [["octave", 3], ["octave centred", 3]]
+    assert [len(points.split()) for _, points in snr if "octave" in _] == [3, 3]
+    assert recall == []
 
 
 def test_without_large_formats_there_is_no_close_up(make_sample: Callable[..., Sample]) -> None:
