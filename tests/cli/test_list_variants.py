@@ -18,6 +18,8 @@ from octave_gen.kernels import KINDS
 Run = Callable[..., Result]
 
 NAME = "rotate_h256_f16_portable_gfx942"
+EMPTY = ("--out", "no-such-folder")
+"""Nothing built: what lies in the checkout's own build folder may be of another version."""
 
 
 def names(text: str) -> list[str]:
@@ -25,14 +27,14 @@ def names(text: str) -> list[str]:
 
 
 def test_every_variant_has_one_line(run: Run) -> None:
-    result = run("list-variants")
+    result = run("list-variants", *EMPTY)
     planned = plan.variants(spec.shipped())
     assert names(result.stdout) == [variant.name for variant in planned]
     assert result.stderr == f"{len(planned)} variants\n"
 
 
 def test_a_chip_on_request_is_listed_when_it_is_named(run: Run) -> None:
-    result = run("list-variants", "--arch", "gfx950", "--filter", "rotate_h256_*")
+    result = run("list-variants", "--arch", "gfx950", "--filter", "rotate_h256_*", *EMPTY)
     assert names(result.stdout) == ["rotate_h256_bf16_portable_gfx950", "rotate_h256_f16_portable_gfx950"]
     assert "evidence=interpreted" in result.stdout
 
@@ -116,9 +118,9 @@ def test_a_manifest_of_something_else(
 
 
 def test_arch_and_filter(run: Run) -> None:
-    result = run("list-variants", "--arch", "gfx1100", "--filter", "rotate_*_f16_*")
+    result = run("list-variants", "--arch", "gfx1100", "--filter", "rotate_*_f16_*", *EMPTY)
     assert names(result.stdout) == [f"rotate_h{head}_f16_portable_gfx1100" for head in (128, 256, 512)]
-    two = run("list-variants", "--arch", "gfx1100", "--arch", "gfx942", "--filter", "rotate_h128_f16_*")
+    two = run("list-variants", "--arch", "gfx1100", "--arch", "gfx942", "--filter", "rotate_h128_f16_*", *EMPTY)
     assert len(names(two.stdout)) == 2
 
 
@@ -135,7 +137,7 @@ def test_json_is_an_array_of_the_records_of_the_manifest(run: Run, tmp_path: Pat
 
 def test_json_has_the_order_of_the_lines(run: Run) -> None:
     """Also where the variants of a unit are no neighbours: names sort by query dtype before they do by tier."""
-    choice = ("list-variants", "--filter", "decode_octave_k3v4_h128r64_g6_*_gfx942")
+    choice = ("list-variants", "--filter", "decode_octave_k3v4_h128r64_g6_*_gfx942", *EMPTY)
     lines = names(run(*choice).stdout)
     assert [name.split("_")[-3:-1] for name in lines[:3]] == [["bf16", tier] for tier in ("flydsl", "mfma", "portable")]
     assert [record["name"] for record in json.loads(run(*choice, "--json").stdout)] == lines
@@ -188,7 +190,7 @@ def own_spec(tmp_path: Path) -> Path:
 
 
 def test_a_spec_of_ones_own_takes_the_place_of_the_shipped_ones(run: Run, own_spec: Path) -> None:
-    records = json.loads(run("list-variants", "--spec", own_spec, "--json").stdout)
+    records = json.loads(run("list-variants", "--spec", own_spec, "--json", *EMPTY).stdout)
     assert [record["name"] for record in records if record["tier"] == "portable"] == [
         "store_octave_k3v3_h256r64_plain_f16_portable_gfx942",
         NAME,
@@ -196,12 +198,14 @@ def test_a_spec_of_ones_own_takes_the_place_of_the_shipped_ones(run: Run, own_sp
         "reduce_h256_f16_portable_gfx942",
     ]
     assert {tuple(record["specs"]) for record in records} == {("mine.toml",)}
-    two = run("list-variants", "--spec", own_spec, "--spec", next(paths.SPECS.glob("*h128*.toml")), "--arch", "gfx942")
+    two = run(
+        "list-variants", "--spec", own_spec, "--spec", next(paths.SPECS.glob("*h128*.toml")), "--arch", "gfx942", *EMPTY
+    )
     assert {name.split("_h")[1][:3] for name in names(two.stdout)} == {"128", "256"}
 
 
 def test_a_broken_spec_exits_2(run: Run, own_spec: Path) -> None:
     own_spec.write_text(own_spec.read_text().replace("head_size = 256", "head_size = 100"))
-    result = run("list-variants", "--spec", own_spec)
+    result = run("list-variants", "--spec", own_spec, *EMPTY)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "head_size" in result.stderr
