@@ -96,7 +96,7 @@ def _plot(results: Sequence[Result], measure: str) -> plot.Plot:
 
 
 def _curves(results: Sequence[Result], measure: str) -> list[plot.Curve]:
-    """Along Octave's dtypes, for each encoder, with and without centring: from one to the next larger that is better."""
+    """Along Octave's dtypes, for each encoder, with and without centring: from one to the next larger better one."""
     sign = -1 if COLUMNS[measure].rising else 1
     curves: dict[tuple[str, bool], list[Result]] = {}
     for result in sorted(results, key=lambda result: (result.slot_bytes, sign * _mean(result, measure))):

@@ -55,13 +55,16 @@ class Selection:
         known = all(values is not None or field not in kind.fields for values, field in pairs)
         return known and self.kernel == kind.name and self.arch is not None and self.tiers is not None
 
-    def may_select(self, kernel: str, arch: str, tier: str, cell: Cell) -> bool:
-        """Whether the budget selects the cell in the tier, or could if the mistakes in it were corrected."""
+    def concerns(self, kernel: str, arch: str) -> bool:
+        """Whether the budget is one of the kernel on the chip, or could be if the mistakes in it were corrected."""
+        return self.kernel in (kernel, None) and self.arch in (arch, None)
+
+    def may_select(self, tier: str, cell: Cell) -> bool:
+        """Whether the budget selects the cell in the tier of what it concerns, or could if it were corrected."""
         selected = (
             known is None or value is None or value in known for known, value in zip(self.shapes, cell, strict=True)
         )
-        of_tier = self.tiers is None or tier in self.tiers
-        return self.kernel in (kernel, None) and self.arch in (arch, None) and of_tier and all(selected)
+        return (self.tiers is None or tier in self.tiers) and all(selected)
 
 
 def check_budgets(spec: Checked) -> tuple[list[BudgetRule], list[Problem]]:
@@ -161,23 +164,28 @@ def _coverage(selections: Sequence[Selection], spec: Checked) -> Iterator[Proble
         chip = ARCHS[arch]
         cells = _cells(kind, chip, spec) if judged else {tier.name: [_UNKNOWN] for tier in kind.tiers_on(chip)}
         what = f"{kind.name} on {arch}"
+        near = [(s, _picked(s, cells)) for s in selections if s.concerns(kind.name, arch)]
         missing = {
-            tier: [cell for cell in held if not any(s.may_select(kind.name, arch, tier, cell) for s in selections)]
+            tier: [cell for cell in held if not any(cell in picked[tier] for _, picked in near)]
             for tier, held in cells.items()
         }
         for tiers, which in _by_tier(missing, cells):
             fix = f'add a [[budget]] with kernel = "{kind.name}", arch = "{arch}"'
             fix += f", tiers = {json.dumps(tiers)}" if tiers else ""
             yield Problem("budget", f"none selects {what}{which}", fix=fix)
-        certain = [s for s in selections if judged and s.certain(kind) and s.arch == arch]
-        for one, other in combinations(certain, 2):
+        certain = [(s, picked) for s, picked in near if judged and s.certain(kind) and s.arch == arch]
+        for (one, of_one), (other, of_other) in combinations(certain, 2):
+            shared = {tier: of_one[tier] & of_other[tier] for tier in cells}
             both = {
-                tier: [cell for cell in held if all(s.may_select(kind.name, arch, tier, cell) for s in (one, other))]
-                for tier, held in cells.items()
+                tier: [cell for cell in held if cell in shared[tier]] for tier, held in cells.items() if shared[tier]
             }
             for _, which in _by_tier(both, cells):
                 fix = "narrow or remove one: exactly one budget selects a variant"
                 yield Problem(other.key, f"selects {what}{which}, as {one.key} does", fix=fix)
+
+
+def _picked(selection: Selection, cells: dict[str, list[Cell]]) -> dict[str, set[Cell]]:
+    return {tier: {cell for cell in held if selection.may_select(tier, cell)} for tier, held in cells.items()}
 
 
 def _cells(kind: KernelKind, chip: Arch, spec: Checked) -> dict[str, list[Cell]]:
