@@ -61,7 +61,7 @@ def compare(
     for first, last in _chunks(tokens, group):
         start = 0 if window is None else max(0, first - window + 1)
         rows = query[first:last].reshape(-1, head) * sm_scale
-        hidden = _hidden(first, last, start, window).repeat_interleave(group, dim=0)
+        hidden = hidden_keys(first, last, start, window).repeat_interleave(group, dim=0)
         wanted = None
         if target is not None:
             wanted = target[first:last].repeat_interleave(group) - start
@@ -96,7 +96,7 @@ def _chunks(tokens: int, group: int) -> Iterator[tuple[int, int]]:
         yield first, min(first + step, tokens)
 
 
-def _hidden(first: int, last: int, start: int, window: int | None) -> Tensor:
+def hidden_keys(first: int, last: int, start: int, window: int | None) -> Tensor:
     """Which keys from ``start`` to ``last`` the query tokens do not see: bool [last - first, last - start]."""
     ahead = torch.arange(start, last) - torch.arange(first, last).unsqueeze(-1)
     hidden = ahead > 0

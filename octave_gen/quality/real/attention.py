@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from octave_gen.quality.attention import hidden_keys
+
 QUERIES = 256
 """At a time: a sliding window of 512 then reads no more than 767 keys."""
 
@@ -18,12 +20,10 @@ def attend(query: Tensor, key: Tensor, value: Tensor, sm_scale: float, window: i
     grouped = query.reshape(kv_heads, -1, tokens, head)
     group = grouped.shape[1]
     out = torch.empty_like(grouped)
-    position = torch.arange(tokens)
     for first in range(0, tokens, QUERIES):
         last = min(first + QUERIES, tokens)
         start = 0 if window is None else max(0, first - window + 1)
-        ahead = position[start:last] - position[first:last].unsqueeze(-1)
-        hidden = ahead > 0 if window is None else (ahead > 0) | (ahead <= -window)
+        hidden = hidden_keys(first, last, start, window)
         rows = grouped[:, :, first:last].reshape(kv_heads, -1, head)
         scores = rows @ key[:, start:last].transpose(1, 2) * sm_scale
         scores = scores.masked_fill_(hidden.repeat(group, 1), -torch.inf)
